@@ -8,10 +8,8 @@ from typing import Any, Literal
 import torch
 import transformers as hf
 
-from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.head_statistics import HeadSums
-from clockhands.inspection.reading.logit_split import split_logits
-from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.reading import Reading, read_model
+from clockhands.inspection.reading.windows import Windows
 from clockhands.models.subject import Subject
 
 Kind = Literal["uniform", "previous", "weak previous", "first position", "token 5", "induction"]
@@ -96,10 +94,5 @@ def draw(texts: int = 24, *, always_first: int | None = None, length: int = 40) 
 
 def read(model: Any, ids_NT: torch.Tensor) -> Reading:
     """What the measures share, of this model on these texts."""
-    subject = Subject.of(model, name="planted")
-    reading = Reading(subject, capture(subject.model, subject.forward, ids_NT))
-    for layer in reading.capture.layers:
-        sums = HeadSums(reading.capture.ordinary_T)
-        reading.logit_splits.append(split_logits(layer, reading.capture.ordinary_T, sums.add))
-        reading.head_statistics.append(sums.summarise())
-    return reading
+    windows = Windows(ids_NT, torch.ones(ids_NT.shape[1], dtype=torch.bool))
+    return read_model(Subject.of(model, name="planted"), windows)

@@ -63,16 +63,12 @@ class Figure:
 
 def make_tuples(value: Any) -> Any:
     """Return lists of a JSON document as tuples, at every depth; other values as they are."""
-    return tuple(make_tuples(item) for item in value) if isinstance(value, list) else value
+    if isinstance(value, dict):
+        return {key: make_tuples(item) for key, item in value.items()}
+    return tuple(map(make_tuples, value)) if isinstance(value, list) else value
 
 
 def read_figure(raw: dict[str, Any]) -> Figure:
-    """Read a figure from its JSON object, from which the panels are taken out."""
-    panels = tuple(_read_panel(panel) for panel in raw.pop("panels"))
-    return Figure(panels=panels, **{key: make_tuples(item) for key, item in raw.items()})
-
-
-def _read_panel(raw: dict[str, Any]) -> Panel:
-    """Read a panel from its JSON object."""
-    marks = tuple(Mark(**{key: make_tuples(item) for key, item in mark.items()}) for mark in raw.pop("marks"))
-    return Panel(marks=marks, **{key: make_tuples(item) for key, item in raw.items()})
+    """Read a figure from its JSON object, whose lists are tuples."""
+    panels = ({**panel, "marks": tuple(Mark(**mark) for mark in panel["marks"])} for panel in raw["panels"])
+    return Figure(**{**raw, "panels": tuple(Panel(**panel) for panel in panels)})

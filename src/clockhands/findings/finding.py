@@ -198,14 +198,9 @@ def _make_plain(value: Any) -> Any:
 
 
 def _read_finding(raw: dict[str, Any]) -> Finding:
-    """Read a finding from its JSON object, from which all that is not plain is taken out."""
-    table = Table(**{key: make_tuples(item) for key, item in raw.pop("table").items()})
-    figure = raw.pop("figure")
-    details = raw.pop("details")
-    references = tuple(
-        Reference(**{key: make_tuples(item) for key, item in reference.items()}) for reference in raw.pop("references")
-    )
-    rest = {key: make_tuples(item) for key, item in raw.items()}
-    return Finding(
-        **rest, references=references, table=table, figure=read_figure(figure) if figure else None, details=details
-    )
+    """Read a finding from its JSON object; only the lists in its details stay lists."""
+    details, rest = raw.pop("details"), make_tuples(raw)
+    references = tuple(Reference(**reference) for reference in rest.pop("references"))
+    table, figure = Table(**rest.pop("table")), rest.pop("figure")
+    drawn = read_figure(figure) if figure else None
+    return Finding(**rest, references=references, table=table, figure=drawn, details=details)

@@ -196,14 +196,13 @@ def _capture_mixed(subject: Subject, windows: Windows) -> Capture:
     are usual there. A language model reads windows that were cut anywhere, which stay as they are. The shuffle is
     always the same.
     """
-    if subject.encoder_decoder is None:
-        return capture(subject.model, subject.forward, windows.ids_NT, ordinary_T=windows.ordinary_T, batch=AT_ONCE)
-    generator = torch.Generator().manual_seed(0)
-    positions = windows.ordinary_T.nonzero().flatten()
-    shuffled_NT = windows.ids_NT.clone()
-    for text in shuffled_NT:
-        text[positions] = text[positions[torch.randperm(len(positions), generator=generator)]]
-    return capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T, batch=AT_ONCE)
+    ids_NT = windows.ids_NT
+    if subject.encoder_decoder is not None:
+        generator, positions = torch.Generator().manual_seed(0), windows.ordinary_T.nonzero().flatten()
+        ids_NT = ids_NT.clone()
+        for text in ids_NT:
+            text[positions] = text[positions[torch.randperm(len(positions), generator=generator)]]
+    return capture(subject.model, subject.forward, ids_NT, ordinary_T=windows.ordinary_T, batch=AT_ONCE)
 
 
 MEASURE_FUNCTIONS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] = {

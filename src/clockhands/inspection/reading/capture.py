@@ -16,14 +16,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
-from clockhands.inspection.reading.layer import Layer, find_input, get_input
+from clockhands.inspection.reading.layer import Layer, find_input
 from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.machine import format_bytes
 from clockhands.model.attention import CrossAttention
@@ -304,7 +304,7 @@ def _store_inputs(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     def store(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not _is_cross_attention(module, kwargs):
             layer = next(remaining)
-            x = get_input(args, kwargs)
+            x = cast(Tensor, find_input(args, kwargs))
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)
 
     with _hook(dict.fromkeys(layer.module for layer in layers), store, with_kwargs=True):

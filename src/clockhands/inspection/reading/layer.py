@@ -157,7 +157,7 @@ class Layer:
     @cached_property
     def recorded_input(self) -> Tensor:
         """The input of the batch on which the arguments were recorded."""
-        return get_input(self.args, self.kwargs)
+        return cast(Tensor, find_input(self.args, self.kwargs))
 
     @cached_property
     def batch(self) -> int:
@@ -247,14 +247,3 @@ def find_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """Return the input among the arguments of an attention module: ``hidden_states`` by name, else the first tensor."""
     named = kwargs.get("hidden_states")
     return next((value for value in (named, *args, *kwargs.values()) if isinstance(value, Tensor)), None)
-
-
-def get_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """Return what ``find_input`` finds. Raises CheckpointError where there is no tensor among the arguments."""
-    hidden = find_input(args, kwargs)
-    if hidden is None:
-        raise CheckpointError(
-            f"an attention module was called without a tensor ({len(args)} arguments, and by name "
-            f"{', '.join(kwargs) or 'none'}), so inspect cannot run it again; please report this class"
-        )
-    return hidden
