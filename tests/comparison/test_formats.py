@@ -85,8 +85,6 @@ def test_names_and_signs_are_written_as_themselves() -> None:
 
 def test_the_paragraph_says_how_the_verdicts_are_reached() -> None:
     made = results()
-    redrawn = replace(made, plan=replace(made.plan, redraw_text=True))
-    assert "the training text is the same" in write_latex(made) and "another draw" in write_latex(redrawn)
     assert "Cameron, Gelbach \\& Miller 2011" in write_latex(made)
 
 

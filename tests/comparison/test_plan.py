@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from clockhands.comparison.cost import make_material_key
-from clockhands.comparison.plan import Plan, Variant, make_plan, read_budget
+from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.errors import ConfigError
-from clockhands.runs.recipe import Recipe
 from clockhands.training import load_recipe, vary_recipe
 from tests.comparison.planted import plan
 from tests.training.tiny import tables
@@ -22,6 +21,7 @@ RECIPES = Path(__file__).parent.parent.parent / "recipes"
 def test_a_plan_is_read_back_and_its_fingerprint_ignores_the_seeds_alone() -> None:
     made = plan()
     assert Plan.from_dict(made.to_dict()) == made
+    assert (plan(budget=None).budget, plan(budget={"tokens": 1000}).budget) == (("steps", 8), ("tokens", 1000))
     assert plan(seeds=7).fingerprint == made.fingerprint
     assert plan(budget={"steps": 7}).fingerprint != made.fingerprint
     assert plan(match="parameters").fingerprint != made.fingerprint
@@ -71,6 +71,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"redraw_text": "yes"}, "redraw_text is 'yes'"),
     ({"seeds": 0}, "seeds is 0; one at least"),
     ({"seeds": [1, 1]}, r"seeds is \[1, 1\], but must be a count or a list of different"),
+    ({"budget": {"steps": 5, "tokens": 9}}, "must be one of steps, tokens, seconds"),
     ({"budget": {"hours": 1}}, "budget is {'hours': 1}, but must be one of steps, tokens, seconds"),
     ({"budget": {"steps": -1}}, "the budget of steps is -1, but must be a finite number above 0"),
     ({"metric": "bleuu"}, "unknown metric 'bleuu'"),
@@ -120,29 +121,6 @@ def test_what_cannot_be_scored_is_refused() -> None:
     epochs = {**tables(max_steps=None, epochs=1.0)}
     with pytest.raises(ConfigError, match="the recipe counts epochs"):
         make_plan(epochs, vary=grid)
-
-
-@pytest.mark.parametrize(
-    ("budget", "read", "fault"),
-    [
-        (None, ("steps", 24), ""),
-        ({"tokens": 1000}, ("tokens", 1000), ""),
-        ({"seconds": 0}, ("seconds", 0), "must be a finite number above 0"),
-        ({"steps": 5, "tokens": 9}, ("steps", 0), "must be one of steps, tokens, seconds"),
-    ],
-)
-def test_a_budget_is_read_or_its_fault_told(budget: Any, read: tuple[str, int], fault: str) -> None:
-    """By default the steps of the recipe, which are 24 here."""
-    faults: list[str] = []
-    assert read_budget(budget, Recipe.from_tables(tables()), faults) == read
-    assert [fault in told for told in faults] == ([True] if fault else [])
-
-
-def test_a_recipe_that_counts_epochs_has_no_steps_to_share() -> None:
-    faults: list[str] = []
-    epochs = Recipe.from_tables(tables(max_steps=None, epochs=2))
-    assert read_budget(None, epochs, faults) == ("steps", 0)
-    assert "the recipe counts epochs" in faults[0]
 
 
 def test_a_grid_is_every_combination_by_name() -> None:

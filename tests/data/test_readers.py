@@ -69,12 +69,6 @@ def test_text_under_a_name_of_gzip_is_read(tmp_path: Path) -> None:
     assert list(stream_lines(tmp_path / "a.gz")) == read_lines(tmp_path / "a.gz") == ["eins"]
 
 
-def test_a_stream_names_the_line_that_is_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"eins\nf\xfcr\n")
-    with pytest.raises(DataError, match=r"a, line 2: byte 7 of the file \(0xfc\) is not utf-8"):
-        list(stream_lines(tmp_path / "a"))
-
-
 @pytest.mark.parametrize("name", ["none.txt", "folder", "a\0b"])
 def test_a_stream_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()

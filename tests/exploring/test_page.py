@@ -109,7 +109,7 @@ def test_a_page_of_four_models_as_large_as_the_tours_is_at_most_3_2_megabytes(tm
     for name in ("numbers", "roles", "roles-no-position", "numbers-no-scale"):
         run = make_run(tmp_path / name, **sizes)
         model = describe_model(run, name, name, "", 100 * PAIRS)
-        model.data["measured"] = measure(run, PAIRS)
+        model.data["measured"] = models[0].data["measured"] if models else measure(run, PAIRS)
         models.append(model)
     assert models[0].data["config"]["parameters"] > 230_000
     assert len(make_page(models, "clockhands explore").encode()) < 3.2e6

@@ -334,3 +334,11 @@ def demo(title: str = "What position does inside demo-encoder") -> Findings:
         signature="demo|texts:96|len:128|seed:0|v:0.1",
         command="clockhands inspect demo --out report/",
     )
+
+
+FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
+ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
+TWO = Finding("two", "Two?", "[bold]Two[/bold] " + EVIL, light="bad")
+SKIP = Finding("three", "Three?", "There is none.", light="skip")
+RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
+"""A small run: a figure with its table, hostile text, and what was skipped."""

@@ -12,7 +12,7 @@ import pytest
 from clockhands.findings import SHARE, Figure, Finding, Findings, Mark, Panel, Reference, Table
 from clockhands.report import make_page
 from clockhands.report.render import make_policy
-from tests.report.demo import EVIL, demo
+from tests.report.demo import EVIL, RUN, demo
 from tests.report.html_tree import Tree
 from tests.shared import sketched
 
@@ -284,13 +284,6 @@ def test_a_large_table_stays_in_its_section() -> None:
     opening = Finding("o", "What?", "V.", table=table, details={"opening": "Told."})
     header = make_page(Findings("t", (opening,))).split("</header>")[0]
     assert "<table" not in header and "Told." in header
-
-
-FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
-ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
-TWO = Finding("two", "Two?", "[bold]Two[/bold] " + EVIL, light="bad")
-SKIP = Finding("three", "Three?", "There is none.", light="skip")
-RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
 
 
 def test_notebook_frames_the_whole_page() -> None:

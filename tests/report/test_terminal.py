@@ -6,15 +6,8 @@ import io
 
 from rich.console import Console
 
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.report import show
-from tests.report.demo import EVIL
-
-FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
-ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
-TWO = Finding("two", "Two?", "[bold]Two[/bold] " + EVIL, light="bad")
-SKIP = Finding("three", "Three?", "There is none.", light="skip")
-RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
+from tests.report.demo import EVIL, RUN
 
 
 def test_terminal_prints_symbols_and_reads_no_markup() -> None:

@@ -16,18 +16,12 @@ import pytest
 
 from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.files import lock_folder
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+from clockhands.findings import Figure, Findings, Mark, Panel
 from clockhands.report import make_page, write
 from clockhands.report.page import PAPER_WIDTHS
 from clockhands.report.text import make_slug
-from tests.report.demo import EVIL, demo
+from tests.report.demo import ONE, RUN, TWO, demo
 from tests.report.html_tree import Tree
-
-FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
-ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
-TWO = Finding("two", "Two?", "[bold]Two[/bold] " + EVIL, light="bad")
-SKIP = Finding("three", "Three?", "There is none.", light="skip")
-RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
 
 
 def test_writes_page_json_figures_and_tables(tmp_path: Path) -> None:

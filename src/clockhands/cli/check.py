@@ -136,14 +136,14 @@ _WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 
 
-def print_result(result: Result, options: Options) -> None:
+def _print_result(result: Result, options: Options) -> None:
     """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
     from clockhands.checking.verdict.outcome import sentence
 
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
-    print_text(result.summary(options.own) + alone)
+    _print_text(result.summary(options.own) + alone)
     versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
     count = len(result.outcomes)
     checks = f"{count} check{'s' * (count != 1)}"
@@ -166,7 +166,7 @@ def print_result(result: Result, options: Options) -> None:
                 _annotate(level, options.model, outcome, said)
 
 
-def print_text(text: str) -> None:
+def _print_text(text: str) -> None:
     """Print lines that begin with a verdict, none of them too long to read."""
     for line in text.splitlines():
         print(textwrap.fill(line, _WIDTH, subsequent_indent="      ", **_WHOLE))
@@ -213,7 +213,7 @@ def _name_checks(outcomes: Sequence[Outcome]) -> str:
     return ", ".join([*own, f"{count} of the source side"] if count else own)
 
 
-def write_for_readme(result: Result, options: Options) -> None:
+def _write_for_readme(result: Result, options: Options) -> None:
     """Write the badge and the card that were asked for."""
     if not (options.badge or options.card):
         return
@@ -283,10 +283,10 @@ def _check_model(options: Options) -> int:
         print(json.dumps(data[0] if len(data) == 1 else data, ensure_ascii=False, indent=1))
     else:
         if deviation is not None:
-            print_text(deviation.text())
+            _print_text(deviation.text())
         for result in results:
-            print_result(result, options)
-    write_for_readme(results[0], options)
+            _print_result(result, options)
+    _write_for_readme(results[0], options)
     if options.report:
         _write_pages(results, deviation, options.report)
     differs = deviation is not None and not deviation.same
@@ -338,7 +338,7 @@ def _compare_alone(options: Options) -> int:
     if options.json:
         print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
     else:
-        print_text(report.text())
+        _print_text(report.text())
     return 0 if report.same else 1
 
 

@@ -35,7 +35,7 @@ MEASURES = (
 """What can be measured inside the models: names in ``inside = [...]`` of a plan."""
 
 
-def read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
+def _read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
     """Return the seeds that a count (1 to it) or a list means. Faults are added to the list."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
@@ -54,7 +54,7 @@ def read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]
     return tuple(right)
 
 
-def read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
+def _read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
     """Return kind and amount of the budget, by default the recipe's steps. Faults are added to the list."""
     if budget is None:
         steps = recipe.training.max_steps
@@ -71,7 +71,7 @@ def read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: lis
     return kind, amount
 
 
-def check_scores(margin: Number | None, learned: Number | None) -> list[str]:
+def _check_scores(margin: Number | None, learned: Number | None) -> list[str]:
     """Return the faults of a margin, and of the score from which a seed has learned."""
     faults = check_value("margin", margin, float | None) + check_value("learned", learned, float | None)
     if not faults and margin is not None and margin <= 0:
@@ -103,7 +103,7 @@ EXCEPTIONS = {
 """What can speak against a task, and against its use in a study."""
 
 
-def check_despite(despite: Mapping[str, str] | None) -> list[str]:
+def _check_despite(despite: Mapping[str, str] | None) -> list[str]:
     """Return a fault for everything that is no exception, and for every exception without a reason."""
     if despite is None:
         return []
@@ -159,7 +159,7 @@ def _name(overrides: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.rpartition('.')[2]}={word}" for key, word in words.items())
 
 
-def check_names(variants: Sequence[Variant]) -> list[str]:
+def _check_names(variants: Sequence[Variant]) -> list[str]:
     """Return the faults of the names together: one that occurs twice, or a single variant."""
     names = [variant.name for variant in variants]
     faults = [f"two variants are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
@@ -168,7 +168,7 @@ def check_names(variants: Sequence[Variant]) -> list[str]:
     return faults
 
 
-def check_variant(recipe: Recipe, variant: Variant, *, redrawn: bool = False) -> list[str]:
+def _check_variant(recipe: Recipe, variant: Variant, *, redrawn: bool = False) -> list[str]:
     """Return the faults of a variant's overrides to the recipe, each with the variant's name.
 
     ``redrawn``: each seed has a training text of its own.
@@ -280,8 +280,8 @@ class Plan:
         """Return the plan that ``to_dict`` wrote. Raises ValueError or UsageError for what is none."""
         read = vars(validate(_Written, written))
         variants = tuple(Variant(name, overrides) for name, overrides in read["variants"])
-        faults: list[str] = check_scores(read["margin"], read["learned"])
-        read_seeds(read["seeds"], faults)
+        faults: list[str] = _check_scores(read["margin"], read["learned"])
+        _read_seeds(read["seeds"], faults)
         faults += _find_unknown_names(read["metric"], read["match"], read["inside"], read["baseline"], variants)
         if faults:
             raise ConfigError(faults, "the plan")
@@ -348,7 +348,7 @@ def make_plan(
     The other arguments are the fields of ``Plan``; a number of ``seeds`` stands for so many, from 1 on; a ``metric``
     of None for that of the corpus. Raises ConfigError with every fault at once, those of each variant under its name.
     """
-    faults = check_value("target", target, float | None) + check_scores(margin, learned) + check_despite(despite)
+    faults = check_value("target", target, float | None) + _check_scores(margin, learned) + _check_despite(despite)
     faults += check_value("redraw_text", redraw_text, bool | None)
     if faults:
         raise ConfigError(faults, source)
@@ -356,12 +356,12 @@ def make_plan(
     if not isinstance(base, Recipe):
         base = load_recipe(base) if isinstance(base, (str, Path)) else make_recipe(dict(base), {})
     chosen = (*expand_grid(vary or {}, faults), *variants)
-    numbers, limit = read_seeds(seeds, faults), read_budget(budget, base, faults)
+    numbers, limit = _read_seeds(seeds, faults), _read_budget(budget, base, faults)
     metric = metric or choose_metric(base)
     baseline = baseline or (chosen[0].name if chosen else "")
-    faults += check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
+    faults += _check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
     faults += check_architecture(base, metric)
-    faults += [fault for variant in chosen for fault in check_variant(base, variant, redrawn=bool(redraw_text))]
+    faults += [fault for variant in chosen for fault in _check_variant(base, variant, redrawn=bool(redraw_text))]
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(

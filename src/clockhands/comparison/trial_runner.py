@@ -90,7 +90,7 @@ def _train_and_measure(job: Job) -> dict[str, Any]:
         model.train()
         torch.manual_seed(job.seed)
 
-    reset_peak()
+    _reset_peak()
     begun = time.perf_counter()
     run = train(recipe, job.folder, overwrite=True, material=material, begin=begin, callbacks=[during], draw=job.keep)
     seconds = time.perf_counter() - begun
@@ -108,7 +108,7 @@ def _list_facts(run: Run, target: Number | None, seconds: float) -> dict[str, An
         "steps": run.record["step"],
         "seconds": round(seconds, 2),
         "parameters": run.record["parameters"],
-        "peak_mib": read_peak_mebibytes(),
+        "peak_mib": _read_peak_mebibytes(),
         "tokens_per_second": float(
             np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line])
         ),
@@ -156,7 +156,7 @@ def draw_by_name(model: ClockhandsPreTrainedModel, seed: int) -> None:
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def reset_peak() -> None:
+def _reset_peak() -> None:
     """Forget earlier peaks, where the system can (CUDA, Linux)."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -166,8 +166,8 @@ def reset_peak() -> None:
         return
 
 
-def read_peak_mebibytes() -> float:
-    """Return the peak since ``reset_peak``: allocated on the GPU, or resident in this process and its libraries."""
+def _read_peak_mebibytes() -> float:
+    """Return the peak since ``_reset_peak``: allocated on the GPU, or resident in this process and its libraries."""
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**20, 1)
     try:

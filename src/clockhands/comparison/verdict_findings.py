@@ -48,7 +48,7 @@ def describe_method(plan: Plan) -> str:
 def conclude(comparison: Comparison, command: str = "") -> Findings:
     """Return the findings of a comparison; of one that has not ended, with the number of trials not run."""
     verdicts = judge(comparison)
-    makers = (find_verdicts, find_other_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
+    makers = (_find_verdicts, _find_other_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
     items = tuple(replace(item, command=command) for make in makers for item in make(comparison, verdicts))
     plan = comparison.plan
     kind, amount = plan.budget
@@ -77,13 +77,13 @@ def _count_trials(comparison: Comparison) -> str:
     return ", ".join(parts) or "none"
 
 
-def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+def _find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """Yield the finding that a reader looks at first: every variant with its verdict."""
     plan, (baseline, *others) = comparison.plan, verdicts
     sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
-    if warning := warn_of_nothing(verdicts):
+    if warning := _warn_of_nothing(verdicts):
         sentences.insert(0, warning)
-    sentences += describe_unseen(verdicts)
+    sentences += _describe_unseen(verdicts)
     lost = any(verdict.failed or not verdict.learning.complete for verdict in verdicts)
     yield Finding(
         name="compare.verdict",
@@ -101,11 +101,11 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
     )
 
 
-def find_other_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+def _find_other_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """Yield the verdicts by further metrics that the trials have of their items."""
     for metric in comparison.other_metrics:
         scored = comparison.scored_by(metric)
-        for finding in find_verdicts(scored, judge(scored)):
+        for finding in _find_verdicts(scored, judge(scored)):
             question = f"Which is better than {comparison.plan.baseline}, by {METRICS[metric]}?"
             yield replace(finding, name=f"{finding.name}.{metric}", question=question)
 
@@ -113,7 +113,7 @@ def find_other_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> 
 def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Return who is better and worse than the baseline, and of whom that is not known, in two or three sentences."""
     baseline, *others = verdicts
-    if warning := warn_of_nothing(verdicts):
+    if warning := _warn_of_nothing(verdicts):
         return warning
     words = {
         "better": f"Better than “{baseline.variant}”",
@@ -127,14 +127,14 @@ def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:
     return " ".join(sentences) if sentences else f"There is nothing but the baseline, “{baseline.variant}”."
 
 
-def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
+def _warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
     """Return a sentence where no seed of any variant learned, so that nothing can be compared; else an empty text."""
     if any(verdict.learning.learned for verdict in verdicts) or all(verdict.score is None for verdict in verdicts):
         return ""
     return "Nothing was learned by any variant, so nothing is known of their differences: give a longer budget."
 
 
-def describe_unseen(verdicts: Sequence[Verdict]) -> list[str]:
+def _describe_unseen(verdicts: Sequence[Verdict]) -> list[str]:
     """Say which share of seeds could fail without one that did being seen, of the variants of which all learned.
 
     Of n seeds that learned the share that fails is below 1 - 0.05^(1/n), at 95 %: of five, below 45 %.

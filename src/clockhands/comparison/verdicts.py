@@ -50,7 +50,7 @@ def describe_difference(
     """
     if gap is None or seeds < MIN_SEEDS:
         return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
-    joined = describe_block(gap.block)
+    joined = _describe_block(gap.block)
     if gap.significant:
         kind, text = _describe_significant(gap, higher_is_better, margin, digits, unit)
         return kind, text + joined
@@ -65,7 +65,7 @@ def describe_difference(
     return "undecided", text + joined
 
 
-def describe_block(length: int) -> str:
+def _describe_block(length: int) -> str:
     """Say that so many neighbouring items count as one; an empty text where each counts."""
     return "" if length == 1 else f"; test items hang together with their neighbours, so each {length} count as one"
 
@@ -107,7 +107,7 @@ def format_number(value: float, digits: int = 1) -> str:
     return f"{value:.{digits}f}"
 
 
-def rank_torn(
+def _rank_torn(
     means: Mapping[str, Sequence[float]], learning: Mapping[str, Learning], plan: Plan
 ) -> dict[str, tuple[Kind, str]]:
     """Return kind and sentence for each variant of which too few seeds learned and whose ranks show a difference.
@@ -125,7 +125,7 @@ def rank_torn(
     ]
     ps = {name: min(1.0, len(torn) * compare_ranks(means[name], means[base])) for name in torn}
     return {
-        name: _describe_ranks(means[name], means[base], plan, p, describe_counts(learning[name], learning[base]))
+        name: _describe_ranks(means[name], means[base], plan, p, _describe_counts(learning[name], learning[base]))
         for name, p in ps.items()
         if p < LEARNING_ALPHA
     }
@@ -142,7 +142,7 @@ def _describe_ranks(
     return kind, f"{kind}: its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)}); {counts}"
 
 
-def describe_counts(ours: Learning, base: Learning) -> str:
+def _describe_counts(ours: Learning, base: Learning) -> str:
     """Return how many seeds learned, of the variant and of the baseline; the intervals stand in a column beside."""
     (right, total), (base_right, base_total) = ours.counts, base.counts
     return f"{right} of {total} seeds learned, and {base_right} of the baseline's {base_total}"
@@ -194,11 +194,11 @@ def judge(comparison: Comparison) -> list[Verdict]:
     names = [plan.baseline, *(variant.name for variant in plan.variants if variant.name != plan.baseline)]
     threshold = find_threshold(comparison)
     learning = {name: classify_seeds(comparison, name, threshold) for name in names}
-    gaps = find_differences(comparison, learning)
+    gaps = _find_differences(comparison, learning)
     counts = compare_counts([learning[name].counts for name in names[1:]], learning[plan.baseline].counts)
     ps = dict(zip(names[1:], counts, strict=True))
     means = {name: [float(scores_N.mean()) for scores_N in score_matrix(comparison, name)] for name in names}
-    ranked = rank_torn(means, learning, plan)
+    ranked = _rank_torn(means, learning, plan)
     scores = [score_matrix(comparison, name, learning[name].scored) for name in names]
     block = find_block_length([own for own in scores if len(own) >= MIN_INTERVAL_SEEDS], find_groups(comparison))
     return [
@@ -207,7 +207,7 @@ def judge(comparison: Comparison) -> list[Verdict]:
     ]
 
 
-def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, Difference]:
+def _find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, Difference]:
     """Return the difference of each variant from the baseline, over the seeds of both that stand for them.
 
     Those with seeds enough for a verdict are compared together (max-t), the others each alone (Bonferroni). Where the
@@ -265,7 +265,7 @@ def _judge_variant(
         interval = bound_mean(scores_SN, groups=groups, top=find_top(plan))
     kind, sentence = _describe(comparison, variant, learning, gap, learning_p, ranked)
     if kind == "baseline" and interval is not None:
-        sentence += describe_block(block)
+        sentence += _describe_block(block)
     return Verdict(
         variant=variant,
         planned=len(plan.seeds),
@@ -328,9 +328,9 @@ def _describe(
     elif ranked is not None:
         kind, sentence = ranked
     elif (ours.mixed or base.mixed) and kind == "too few seeds":
-        sentence = f"too few seeds to tell: {describe_counts(ours, base)}"
+        sentence = f"too few seeds to tell: {_describe_counts(ours, base)}"
     elif ours.mixed or base.mixed:
-        sentence += f" among the seeds that learned; {describe_counts(ours, base)}"
+        sentence += f" among the seeds that learned; {_describe_counts(ours, base)}"
     return kind, sentence + lost
 
 
@@ -338,7 +338,7 @@ def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sen
     """Say that another share of the seeds learned than of the baseline's, before what the scores say."""
     (right, total), (base_right, base_total) = ours.counts, base.counts
     decided: Kind = "better" if right / total > base_right / base_total else "worse"
-    learned = f"{describe_counts(ours, base)} (exact test, p {format_p(p)})"
+    learned = f"{_describe_counts(ours, base)} (exact test, p {format_p(p)})"
     if kind in ("too few seeds", "undecided", "equivalent"):
         return decided, f"{decided}: {learned}"
     return (

@@ -61,10 +61,10 @@ def read_parallel(
             "line n of one must be the translation of line n of the other"
         )
     rows = ((f"{source} and {target}, line {n}", *row) for n, row in enumerate(zip(sources, targets, strict=True), 1))
-    return list(make_pairs(rows, skip_blank))
+    return list(_make_pairs(rows, skip_blank))
 
 
-def make_pairs(rows: Iterable[tuple[str, str, str]], skip_blank: bool) -> Iterator[Pair]:
+def _make_pairs(rows: Iterable[tuple[str, str, str]], skip_blank: bool) -> Iterator[Pair]:
     """Yield pairs from rows of (place, source, target); a row that is blank on both sides is left out.
 
     Unless ``skip_blank``, raises DataError, which names the place, for a row that is blank on one side only.
@@ -84,4 +84,4 @@ def collect_items(rows: Iterable[tuple[str, ...]], skip_blank: bool) -> Items:
     everything = chain([first], rest)
     if len(first) == 2:
         return [text for _, text in everything if text.strip()]
-    return list(make_pairs(cast(Iterable[tuple[str, str, str]], everything), skip_blank))
+    return list(_make_pairs(cast(Iterable[tuple[str, str, str]], everything), skip_blank))

@@ -62,7 +62,7 @@ def parallel(
                 raise UsageError(f"{counts[0]} source files and {counts[1]} target files; they go together one by one")
             read = (read_parallel(*files, *encodings, skip_blank=skip_blank) for files in pairs)
             splits[split] = list(chain.from_iterable(read))
-    return make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
+    return _make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
 
 
 @corpus("table", find_task_of_columns)
@@ -92,7 +92,7 @@ def table(
         rows = (read_texts(path, columns, format, header=header, encoding=encoding) for path in _list_paths(paths))
         return collect_items(chain.from_iterable(rows), skip_blank)
 
-    return make_corpus(
+    return _make_corpus(
         "table",
         find_task_of_columns({"text": text}),
         _read_each(read, train, validation, test),
@@ -119,7 +119,7 @@ def text(
     def read(paths: Paths) -> list[str]:
         return [document for path in _list_paths(paths) for document in read_documents(path, unit, encoding)]
 
-    return make_corpus(
+    return _make_corpus(
         "text", "language modelling", _read_each(read, train, validation, test), holdout, _join_names(train)
     )
 
@@ -131,7 +131,7 @@ def _read_each(
     return {split: read(paths) for split, paths in files.items() if paths is not None}
 
 
-def make_corpus(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
+def _make_corpus(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
     """Make a corpus; a validation split is held out from ``train`` if there is none. Raises DataError for no items."""
     for split, items in splits.items():
         if not items:
@@ -219,4 +219,4 @@ def huggingface(
             rows = ((f"{dataset}[{there}], row {number}", row) for number, row in enumerate(opened[there]))
             splits[split] = collect_items(pick_texts(rows, columns), skip_blank)
     name = dataset if subset is None else f"{dataset}/{subset}"
-    return make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)
+    return _make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)

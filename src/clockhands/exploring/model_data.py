@@ -75,7 +75,7 @@ def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
     defaults = {name: option.default for name, option in options_of(CATALOGUE[position.scheme]).items()}
     options = {**defaults, **position.options}
     # The options whose value follows from the side: which form of ALiBi, and which directions of T5.
-    resolved = {"form": scheme.form} if isinstance(scheme, Alibi) else {}
+    resolved: dict[str, Any] = {"form": scheme.form} if isinstance(scheme, Alibi) else {}
     resolved |= {"bidirectional": scheme.bidirectional} if isinstance(scheme, T5Bias) else {}
     return {
         "name": position.scheme,

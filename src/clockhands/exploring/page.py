@@ -94,7 +94,7 @@ def prepare_checkpoint(
             return record_model(open_subject(source, device=device or "cpu"), name, label, texts, _explain(fault))
     subject = open_subject(source, device=device or "cpu")
     try:
-        return prepare_foreign(subject, source, name, label, texts)
+        return _prepare_foreign(subject, source, name, label, texts)
     except UsageError as fault:
         return record_model(subject, name, label, texts, _explain(fault))
 
@@ -109,7 +109,7 @@ def _explain(fault: UsageError) -> str:
     )
 
 
-def prepare_foreign(
+def _prepare_foreign(
     subject: Subject, source: str | Path, name: str, label: str, texts: Sequence[str] = ()
 ) -> ExplorerModel:
     """Describe a language model of another project, converted to one of ours; ``texts`` are offered as its sentences.

@@ -32,7 +32,7 @@ _LAYOUT = ("group", "opening")
 
 
 @dataclass(frozen=True)
-class Section:
+class _Section:
     """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
 
     ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none. ``views`` hold the data
@@ -64,11 +64,11 @@ def draw_figures(findings: Findings) -> dict[str, str]:
     return {
         name: draw(finding.figure, name, alternative=use_minus(finding.verdict))
         for name, finding in zip(make_slugs(findings), findings, strict=True)
-        if finding.figure is not None and is_worth_drawing(finding.figure)
+        if finding.figure is not None and _is_worth_drawing(finding.figure)
     }
 
 
-def is_worth_drawing(figure: Figure) -> bool:
+def _is_worth_drawing(figure: Figure) -> bool:
     """Tell whether a figure shows more than one number: two points of a line, or two different values.
 
     Without a panel, with one point a line, or with one value everywhere there is nothing that the verdict does not say.
@@ -140,14 +140,14 @@ def _choose_cards(findings: Findings, named: Sequence[tuple[str, Finding]]) -> l
     ]
 
 
-def _choose_scripts(sections: Sequence[Section]) -> str:
+def _choose_scripts(sections: Sequence[_Section]) -> str:
     """Return the names of the scripts that the figures and views of a page need."""
     kinds = dict.fromkeys(view["kind"] for section in sections for view in section.views.values())
     views = ["view_tools.js", *(f"{kind}.js" for kind in kinds), "views.js"] if kinds else []
     return " ".join(["figures.js", *views])
 
 
-def _make_figure_style(sections: Sequence[Section]) -> str:
+def _make_figure_style(sections: Sequence[_Section]) -> str:
     """Return the style rules of figures: of what stands around them, and of their colours on a dark screen."""
     from clockhands.report.figures.palette import make_dark_css  # late, as above
 
@@ -161,25 +161,25 @@ def _make_figure_style(sections: Sequence[Section]) -> str:
     )
 
 
-def _number_figures(sections: Sequence[Section]) -> list[Section]:
+def _number_figures(sections: Sequence[_Section]) -> list[_Section]:
     """Return the sections with the numbers of their figures, counted in the order in which a reader meets them."""
     in_order = [section.id for group in _group_sections(sections).values() for section in group if section.svg]
     numbers = {name: number for number, name in enumerate(in_order, 1)}
     return [replace(section, number=numbers.get(section.id, 0)) for section in sections]
 
 
-def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> Section:
+def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> _Section:
     """Return a finding as the template needs it; details that are no plain values are left out."""
     svg = Markup(drawn[name]) if name in drawn else None
     details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and isinstance(value, _PLAIN)}
     views = finding.details.get("views") or {"": finding.details.get("view")}
     known = {key: view for key, view in views.items() if isinstance(view, dict) and view.get("kind") in VIEWS}
-    return Section(name, 0, finding, svg, view_table(finding.table), details, known)
+    return _Section(name, 0, finding, svg, view_table(finding.table), details, known)
 
 
-def _group_sections(sections: Sequence[Section]) -> dict[str, list[Section]]:
+def _group_sections(sections: Sequence[_Section]) -> dict[str, list[_Section]]:
     """Return the sections by heading, ``details["group"]``, in their order; what was skipped comes last, together."""
-    groups: dict[str, list[Section]] = {}
+    groups: dict[str, list[_Section]] = {}
     for section in sections:
         if section.finding.light != "skip":
             groups.setdefault(str(section.finding.details.get("group", "")), []).append(section)

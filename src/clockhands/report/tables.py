@@ -21,7 +21,7 @@ LARGEST_CSV = 24_000
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """The name of a column, and whether all its cells are numbers."""
 
     name: str
@@ -35,7 +35,7 @@ class TableView:
     ``wide``: whether a line of it is too long for a phone, where each row then becomes a block of labelled cells.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[_Column, ...]
     rows: tuple[tuple[Scalar, ...], ...]
     count: int
     download: str
@@ -50,7 +50,7 @@ def view_table(table: Table) -> TableView | None:
         all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
         for cells in zip(*table.rows, strict=True)
     )
-    columns = tuple(Column(name, flag) for name, flag in zip(table.columns, numeric, strict=True))
+    columns = tuple(_Column(name, flag) for name, flag in zip(table.columns, numeric, strict=True))
     rows, text = table.rows[:SHOWN_ROWS], to_csv(table)
     download = "" if len(text) > LARGEST_CSV else "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
     return TableView(columns, rows, len(table.rows), download, is_wide(table.columns, rows))

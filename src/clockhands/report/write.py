@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from clockhands.errors import DataError, UsageError
 from clockhands.files import lock_folder, write_bytes
@@ -41,7 +42,10 @@ def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str
     for slug, finding in zip(make_slugs(findings), findings, strict=True):
         if slug in drawn and finding.figure is not None:
             measured = describe_measured(finding, findings.signature)
-            words = {"title": finding.figure.title or finding.question, "description": f"{finding.verdict} {measured}"}
+            words: dict[str, Any] = {
+                "title": finding.figure.title or finding.question,
+                "description": f"{finding.verdict} {measured}",
+            }
             out[f"figures/{slug}.svg"] = make_file(drawn[slug], **words)
             for width in PAPER_WIDTHS:
                 out[f"figures/{slug}-{width}mm.svg"] = make_file(drawn[slug], **words, width=width)

@@ -50,10 +50,10 @@ def make_figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure
     along = f"; positions go along the last of {axes} axes" if axes > 1 else ""
     if adds_vectors(scheme):
         drawn = f"the vectors of the first {ROWS} positions, and the cosine of two by their distance"
-        return Figure((make_encoding_panel(scheme), make_similarity_panel(scheme)), f"{said}: {drawn}{along}")
+        return Figure((make_encoding_panel(scheme), _make_similarity_panel(scheme)), f"{said}: {drawn}{along}")
     effect = compute_effect(scheme)
     drawn = f"{effect.quantity.caption}; hatched: later keys{' and those that are hidden' if effect.hides else ''}"
-    return Figure((make_curve_panel(effect), make_place_panel(effect)), f"{said}: {drawn}{along}")
+    return Figure((_make_curve_panel(effect), _make_place_panel(effect)), f"{said}: {drawn}{along}")
 
 
 @torch.no_grad()
@@ -72,7 +72,7 @@ def adds_vectors(scheme: Scheme) -> bool:
 
 
 @torch.no_grad()
-def compute_encoding(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S P"]:
+def _compute_encoding(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S P"]:
     """Return the vectors of the first positions: [S, P]. Raises ValueError for a scheme that adds none."""
     vectors = scheme.encode(make_positions(scheme, 1, min(length, scheme.declares.max_length or length)))
     if vectors is None:
@@ -82,14 +82,14 @@ def compute_encoding(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S P"]
 
 def make_encoding_panel(scheme: Scheme) -> Panel:
     """Make the heatmap of the vectors: rows are positions, columns are channels."""
-    rows = tuple(tuple(row) for row in compute_encoding(scheme).tolist())
+    rows = tuple(tuple(row) for row in _compute_encoding(scheme).tolist())
     mark = Mark("heatmap", z=rows, diverging=min(map(min, rows)) < 0)
     return Panel((mark,), title="what is added", xlabel="channel", ylabel="position")
 
 
-def make_similarity_panel(scheme: Scheme) -> Panel:
+def _make_similarity_panel(scheme: Scheme) -> Panel:
     """Plot the cosine between the vectors of position 0 and of position r."""
-    vectors = compute_encoding(scheme, DISTANCES)
+    vectors = _compute_encoding(scheme, DISTANCES)
     cosine = torch.nn.functional.cosine_similarity(vectors[:1], vectors, dim=-1)
     if not bool(vectors[0].any()):
         cosine = torch.nn.functional.cosine_similarity(vectors[-1:], vectors.flip(0), dim=-1)
@@ -97,7 +97,7 @@ def make_similarity_panel(scheme: Scheme) -> Panel:
     return Panel((line,), title="how alike positions are", xlabel="distance", ylabel="cosine")
 
 
-def make_curve_panel(effect: Effect) -> Panel:
+def _make_curve_panel(effect: Effect) -> Panel:
     """Plot a line for each head by distance, or by the query's position where that alone decides."""
     curve_HR = effect.compute_curve()
     hidden_R = curve_HR.isnan().all(0)
@@ -126,7 +126,7 @@ def _make_hidden_band(curve_HR: Float[Tensor, "H R"], hidden_R: Tensor) -> Mark:
     return Mark("band", "hidden keys", x=span, low=edges[0], high=edges[1], emphasis="reference")
 
 
-def make_place_panel(effect: Effect) -> Panel:
+def _make_place_panel(effect: Effect) -> Panel:
     """Make the heatmap of the first head: rows are queries, columns keys, with no value where a key is hidden.
 
     What depends on distance alone is the same along every diagonal.

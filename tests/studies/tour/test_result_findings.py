@@ -14,7 +14,7 @@ from clockhands.findings import Findings
 from clockhands.generation import Score, Translation, compute_exact_match
 from clockhands.report import make_page
 from clockhands.studies.tour import result_findings
-from clockhands.studies.tour.result_findings import TWINS, compute_share_told_apart, describe_twins, find_opening
+from clockhands.studies.tour.result_findings import TWINS, describe_twins, find_opening, measure_told_apart
 from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, ROLES, ROLES_BLIND, Translator
 
 NOTHING: Any = None
@@ -24,7 +24,7 @@ def test_told_apart_counts_pairs_with_two_translations() -> None:
     pairs = [Pair("a b c", "x"), Pair("c b a", "y"), Pair("d e f", "x"), Pair("f e d", "y"), Pair("only one", "z")]
     texts = ["x", "y", "same", "same", "z"]
     done = tuple(Translation(pair.source, text, 0.0) for pair, text in zip(pairs, texts, strict=True))
-    assert compute_share_told_apart(pairs, done) == 0.5
+    assert measure_told_apart(pairs, done)[0] == 50.0
 
 
 def test_a_perfect_translator_is_not_certain_and_twins_count_once() -> None:

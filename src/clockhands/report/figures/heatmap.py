@@ -36,7 +36,7 @@ class Heatmap(MarkKind):
         self._images: dict[tuple[str, bool], list[AxesImage]] = defaultdict(list)
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> AxesImage:
-        values = make_array(mark)
+        values = _make_array(mark)
         rows, columns = values.shape
         image = plot.ax.imshow(
             values,
@@ -100,7 +100,7 @@ class Heatmap(MarkKind):
             for other in panel.marks
             if other.kind == mark.kind and (other.label, other.diverging) == (mark.label, mark.diverging)
         ]
-        values = np.concatenate([make_array(other).ravel() for other in alike])
+        values = np.concatenate([_make_array(other).ravel() for other in alike])
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
         if mark.diverging:
@@ -119,7 +119,7 @@ class Tiles(Heatmap):
     row_height = 22.0
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> AxesImage:
-        values = make_array(mark)
+        values = _make_array(mark)
         look: dict[str, Any] = {"cmap": SEQUENTIAL, "norm": self._make_norm(mark), "interpolation": "none"}
         image = plot.ax.imshow(values, aspect="auto", extent=(0, len(mark.x), len(mark.y), 0), **look)
         self._images[mark.label, mark.diverging].append(image)
@@ -153,7 +153,7 @@ class Tiles(Heatmap):
             raise DataError(f"{where} has {len(mark.names)} names for {len(mark.x) * len(mark.y)} tiles")
 
 
-def make_array(mark: Mark) -> Values:
+def _make_array(mark: Mark) -> Values:
     """Return ``z`` as an array [rows, columns]; a missing cell is NaN."""
     return np.array([[np.nan if cell is None else cell for cell in row] for row in mark.z], dtype=float)
 

@@ -130,9 +130,9 @@ class MarkKind:
             raise DataError(f"{where} has only one of low and high; give both or neither")
         if not self.rule:
             _check_lengths(mark, where)
-        if has_text(mark.x) and has_text(mark.y):
+        if _has_text(mark.x) and _has_text(mark.y):
             raise DataError(f"{where} has words on both axes; one of x and y must be numbers")
-        if has_text(mark.low) or has_text(mark.high):
+        if _has_text(mark.low) or _has_text(mark.high):
             raise DataError(f"{where} has words among low and high; they must be numbers")
 
 
@@ -147,7 +147,7 @@ def label_values(mark: Mark, index: int, values: str) -> str:
     return f"{replace_controls(mark.names[index])}\n{text}" if mark.names else text
 
 
-def has_text(values: Sequence[Scalar]) -> bool:
+def _has_text(values: Sequence[Scalar]) -> bool:
     """Tell whether any value is text."""
     return any(isinstance(value, str) for value in values)
 

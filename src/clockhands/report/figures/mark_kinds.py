@@ -30,11 +30,11 @@ class Line(MarkKind):
         few = len(x) <= 24 and len(plot.panel.marks) <= 6 and mark.emphasis != "reference"
         marker = style.marker if few else ("o" if len(x) == 1 else "")
         look: dict[str, Any] = {"color": style.colour, "lw": style.width, "ls": style.dash, "ms": 3.6}
-        if has_fills(plot):
+        if _has_fills(plot):
             rim: dict[str, Any] = {"color": PAPER, "lw": style.width + 2 * RIM, "ms": 3.6 + 2 * RIM}
             plot.ax.plot(x, y, marker=marker, solid_capstyle="round", zorder=RIM_ORDER, **rim)
         (line,) = plot.ax.plot(x, y, marker=marker, solid_capstyle="round", zorder=2.2, **look)
-        draw_error_bars(plot, mark, style.colour, x, y)
+        _draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
             plot.note(self.describe_value(mark, index), *place)
         return line
@@ -46,14 +46,14 @@ class Points(MarkKind):
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         x, y = plot.locate(mark)
         look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linewidths": 0}
-        if has_fills(plot):
+        if _has_fills(plot):
             look |= {"edgecolors": PAPER, "linewidths": RIM}
         if mark.emphasis == "reference":  # seen on a bar of any colour, too
             look |= {"color": PAPER, "edgecolors": INK, "linewidths": 1.2}
         main = mark.emphasis == "main"  # lies on the others, which would hide it where values agree
         size = 12 if len(x) > 60 else 54 if main else 26
         points = plot.ax.scatter(x, y, s=size, zorder=3.1 if main else 3, **look)
-        draw_error_bars(plot, mark, style.colour, x, y)
+        _draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
             plot.note(self.describe_value(mark, index), *place)
         return points
@@ -86,7 +86,7 @@ class Bars(MarkKind):
             bars = plot.ax.barh(middles, amounts, height=thickness * 0.94, left=bases, **look)
         else:
             bars = plot.ax.bar(middles, amounts, width=thickness * 0.94, bottom=bases, **look)
-        draw_error_bars(plot, mark, INK, middles, middles)
+        _draw_error_bars(plot, mark, INK, middles, middles)
         for index, (at, low, amount) in enumerate(zip(middles, bases, amounts, strict=True)):
             across, along = (at - thickness / 2, at + thickness / 2), (low, low + amount)
             (x0, x1), (y0, y1) = (along, across) if plot.sideways else (across, along)
@@ -114,7 +114,7 @@ class Stack(Bars):
         return base
 
 
-class Band(MarkKind):
+class _Band(MarkKind):
     """The area between ``low`` and ``high``, and a line along both, for a tint alone is hardly seen."""
 
     needs = ("low", "high")
@@ -132,7 +132,7 @@ class Band(MarkKind):
         return Patch(facecolor=(style.colour, 0.18), edgecolor=style.colour, linewidth=0.7)
 
 
-class HLine(MarkKind):
+class _HLine(MarkKind):
     """Horizontal lines across the whole panel, at each ``y``."""
 
     neutral = True
@@ -144,7 +144,7 @@ class HLine(MarkKind):
         draw = plot.ax.axhline if self.axis == "y" else plot.ax.axvline
         for index, value in enumerate(getattr(mark, self.axis)):
             at = getattr(plot, self.axis)(value)
-            if has_fills(plot):
+            if _has_fills(plot):
                 draw(at, color=PAPER, lw=style.width + 2 * RIM, zorder=1.4)
             line = draw(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
             plot.note_line(self.describe_value(mark, index), **{self.axis: at})
@@ -154,7 +154,7 @@ class HLine(MarkKind):
         return label_values(mark, index, format_number(getattr(mark, self.axis)[index]))
 
 
-class VLine(HLine):
+class _VLine(_HLine):
     """Vertical lines from the bottom to the top of the panel, at each ``x``."""
 
     needs = ("x",)
@@ -166,25 +166,25 @@ KINDS: dict[str, type[MarkKind]] = {
     "points": Points,
     "bars": Bars,
     "stack": Stack,
-    "band": Band,
+    "band": _Band,
     "heatmap": Heatmap,
     "tiles": Tiles,
-    "hline": HLine,
-    "vline": VLine,
+    "hline": _HLine,
+    "vline": _VLine,
 }
 
 
-def has_fills(plot: Plot) -> bool:
+def _has_fills(plot: Plot) -> bool:
     """Tell whether a panel has areas of colour, on which a line or a symbol needs a rim of paper to be seen."""
     return any(KINDS[mark.kind].fills for mark in plot.panel.marks)
 
 
-def draw_error_bars(plot: Plot, mark: Mark, colour: str, x: Sequence[float], y: Sequence[float]) -> None:
+def _draw_error_bars(plot: Plot, mark: Mark, colour: str, x: Sequence[float], y: Sequence[float]) -> None:
     """Draw lines from ``low`` to ``high``, along the axis of the numbers."""
     if mark.low:
         draw = plot.ax.hlines if plot.sideways else plot.ax.vlines
         places = y if plot.sideways else x
-        if has_fills(plot):
+        if _has_fills(plot):
             draw(places, mark.low, mark.high, colors=PAPER, lw=1.1 + 2 * RIM, zorder=RIM_ORDER)
         draw(places, mark.low, mark.high, colors=colour, lw=1.1, zorder=4)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from clockhands import __version__
 from clockhands.files import lock_folder
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.inspection import inspect
-from clockhands.model import TransformerConfig
 from clockhands.studies.tour.encoding_findings import find_encoding, find_loudness
 from clockhands.studies.tour.result_findings import (
     find_attention,
@@ -24,13 +23,6 @@ from clockhands.studies.tour.training import MAIN, TOUR, train_translators
 
 CHOSEN = ("logits.layers", "heads.positional", "survival", "cause")
 """Those that every reader of a tour can follow; ``clockhands inspect`` has the others."""
-
-
-def find_inside(run: Path) -> Iterator[Finding]:
-    """Yield the findings of ``clockhands inspect`` on the run, so that both pages say the same."""
-    inspected = inspect(run, command=f"clockhands inspect {run}")
-    for name in CHOSEN:
-        yield replace(inspected[name], details={**inspected[name].details, "group": "Inside the encoder"})
 
 
 COMMAND = "clockhands tour"
@@ -53,6 +45,9 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
     translators, comparisons = train_translators(out, overwrite=overwrite, show=show, say=say)
     say("measuring")
     main = translators[MAIN]
+    # Those of ``clockhands inspect`` on the run, so that both pages say the same.
+    inspected = inspect(main.run.path, command=f"clockhands inspect {main.run.path}")
+    inside = [inspected[name] for name in CHOSEN]
     items: list[Finding] = [
         find_opening(translators),
         find_exact_match(TOUR["numbers"], comparisons["numbers"], translators),
@@ -60,16 +55,19 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
         find_training_curves(translators),
         *find_encoding(main.run),
         find_loudness(translators),
-        *find_inside(main.run.path),
+        *(replace(found, details={**found.details, "group": "Inside the encoder"}) for found in inside),
         find_roles(TOUR["roles"], comparisons["roles"], translators),
         find_attention(main.run, main.pairs[0]),
     ]
-    record, training = main.run.record, main.run.recipe.training
+    record, training, config = main.run.record, main.run.recipe.training, main.run.recipe.model
+    layers = " + ".join(str(config.count_layers(side)) for side in config.stack_sides)
+    schemes = join_words(dict.fromkeys(config.get_position_config(side).name for side in config.stack_sides))
     return Findings(
         title="What word order is worth: a tour",
         items=tuple(items),
         facts={
-            "model": _describe_model(main.run.recipe.model),
+            "model": f"Transformer, {config.architecture}, {layers} layers, d_model {config.d_model}, "
+            f"{schemes} encoding",
             "parameters": record["parameters"],
             "trained on": f"numbers: German number words to English, {training.max_steps} steps of "
             f"{main.run.recipe.batches.size} pairs",
@@ -79,10 +77,3 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
         command=COMMAND,
         opening=("tour.exact", "tour.roles", "loudness.scale"),
     )
-
-
-def _describe_model(config: TransformerConfig) -> str:
-    """Return the architecture of a model as one line: its layers, its width and its schemes."""
-    layers = " + ".join(str(config.count_layers(side)) for side in config.stack_sides)
-    schemes = join_words(dict.fromkeys(config.get_position_config(side).name for side in config.stack_sides))
-    return f"Transformer, {config.architecture}, {layers} layers, d_model {config.d_model}, {schemes} encoding"

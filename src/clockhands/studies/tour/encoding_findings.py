@@ -205,12 +205,12 @@ def find_loudness(translators: Translators) -> Finding:
         translator = translators[variant]
         torch.manual_seed(translator.run.recipe.training.seed)
         start = build(translator.run.recipe, translator.run.tokenizers)
-        rows.append((label, "before training", measure_run(translator, start)))
-        rows.append((label, "after training", measure_run(translator, translator.run.model)))
+        rows.append((label, "before training", _measure_run(translator, start)))
+        rows.append((label, "after training", _measure_run(translator, translator.run.model)))
     return _make_finding(rows)
 
 
-def measure_run(translator: Translator, model: torch.nn.Module) -> Levels:
+def _measure_run(translator: Translator, model: torch.nn.Module) -> Levels:
     """Return the levels at the encoder's input on the text on which ``clockhands inspect`` measures the run."""
     windows = choose_windows(open_subject(translator.run.path), None, None, DEFAULT_COUNT)
     levels = read_input_levels(Subject.of(model), windows)

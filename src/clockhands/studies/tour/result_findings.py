@@ -16,7 +16,7 @@ from clockhands.generation import Score, Translation, compute_cross_attention, d
 from clockhands.runs import Run
 from clockhands.studies.answer import answer_question
 from clockhands.studies.study import Study
-from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, ROLES, ROLES_BLIND, Translator, Translators
+from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, ROLES, ROLES_BLIND, Translators
 
 VARIANTS = (MAIN, NO_POSITION, NO_SCALE)
 
@@ -128,7 +128,7 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
     """Return whether "Tom bit a dog" and "a dog bit Tom" are told apart, with positions and without."""
     seeing, blind = translators[ROLES], translators[ROLES_BLIND]
     ceiling = 100 * find_plan_ceiling(comparison.plan).share
-    apart, blind_apart = (100 * compute_share_told_apart(t.pairs, t.evaluation.translations) for t in (seeing, blind))
+    apart, blind_apart = (measure_told_apart(t.pairs, t.evaluation.translations)[0] for t in (seeing, blind))
     rows = [
         ("with positions", seeing.exact.value, seeing.exact.low, seeing.exact.high, apart),
         ("without positions", blind.exact.value, blind.exact.low, blind.exact.high, blind_apart),
@@ -157,14 +157,8 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
     )
 
 
-def compute_share_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> float:
-    """Return the share of role-swapped pairs of sources that get two different translations."""
-    apart, total = count_told_apart(pairs, translations)
-    return apart / total
-
-
-def count_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> tuple[int, int]:
-    """Return how many role-swapped pairs of sources get two different translations, and how many there are."""
+def measure_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> tuple[float, float, float]:
+    """Return how many percent of role-swapped pairs of sources get two translations, with the exact interval."""
     written: dict[tuple[str, ...], set[str]] = {}
     sources: dict[tuple[str, ...], set[str]] = {}
     for pair, translation in zip(pairs, translations, strict=True):
@@ -172,7 +166,9 @@ def count_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation])
         written.setdefault(bag, set()).add(translation.text)
         sources.setdefault(bag, set()).add(pair.source)
     twins = [bag for bag, texts in sources.items() if len(texts) > 1]
-    return sum(len(written[bag]) > 1 for bag in twins), len(twins)
+    share = sum(len(written[bag]) > 1 for bag in twins) / len(twins)
+    low, high = bound_share(share, len(twins))
+    return 100 * share, 100 * low, 100 * high
 
 
 def find_attention(opened: Run, pair: Pair) -> Finding:
@@ -217,7 +213,10 @@ def find_opening(translators: Translators) -> Finding:
     written = [
         [translation.text for translation in translate(translators[name].run, TWINS)] for name in (ROLES, ROLES_BLIND)
     ]
-    seeing, blind = (measure_told_apart(translators[name]) for name in (ROLES, ROLES_BLIND))
+    seeing, blind = (
+        measure_told_apart(translator.pairs, translator.evaluation.translations)
+        for translator in (translators[ROLES], translators[ROLES_BLIND])
+    )
     value, low, high = seeing
     return Finding(
         name="tour.order",
@@ -241,13 +240,6 @@ def find_opening(translators: Translators) -> Finding:
         source="the *roles* corpus: English tells roles by order, Esperanto by the ending -n",
         details={"group": "Word order", "opening": describe_twins(*written)},
     )
-
-
-def measure_told_apart(translator: Translator) -> tuple[float, float, float]:
-    """Return the percentage of role-swapped test pairs that get two translations, with its exact interval."""
-    apart, total = count_told_apart(translator.pairs, translator.evaluation.translations)
-    low, high = bound_share(apart / total, total)
-    return 100 * apart / total, 100 * low, 100 * high
 
 
 def describe_twins(seeing: Sequence[str], blind: Sequence[str]) -> str:

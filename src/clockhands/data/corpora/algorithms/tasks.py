@@ -44,7 +44,7 @@ class Task:
         return self.make_pair(symbols), [self.make_pair(list(other)) for other in sorted(rearranged)]
 
 
-def draw_letters(alphabet: str) -> Callable[[int, random.Random], Symbols]:
+def _draw_letters(alphabet: str) -> Callable[[int, random.Random], Symbols]:
     """Return a function that draws so many letters of an alphabet."""
     return lambda length, rng: rng.choices(alphabet, k=length)
 
@@ -54,7 +54,7 @@ def shuffle(symbols: Symbols, rng: random.Random) -> Symbols:
     return rng.sample(symbols, len(symbols))
 
 
-def shuffle_among(*groups: str) -> Callable[[Symbols, random.Random], Symbols]:
+def _shuffle_among(*groups: str) -> Callable[[Symbols, random.Random], Symbols]:
     """Return a function that shuffles the symbols of each group among their places; all others stay."""
 
     def shuffle_groups(symbols: Symbols, rng: random.Random) -> Symbols:
@@ -73,7 +73,7 @@ MODULUS = 5
 DIGITS = "".join(map(str, range(MODULUS)))
 
 
-def draw_arithmetic(length: int, rng: random.Random) -> Symbols:
+def _draw_arithmetic(length: int, rng: random.Random) -> Symbols:
     """Draw digits with +, - or * between them; the length is odd, at most ``length``."""
     digits = rng.choices(DIGITS, k=(length + 1) // 2)
     operators = rng.choices("+-*", k=len(digits) - 1)
@@ -110,39 +110,39 @@ def evaluate(symbols: Symbols) -> int:
     return read_sum() % MODULUS
 
 
-def draw_brackets(length: int, rng: random.Random, operators: str = "+-*") -> Symbols:
+def _draw_brackets(length: int, rng: random.Random, operators: str = "+-*") -> Symbols:
     """Draw an expression of exactly this length: d, -d, (d), (-d), or two in brackets with an operator between."""
     if length <= 4:
         digit = rng.choice(DIGITS)
         return [[digit], ["-", digit], ["(", digit, ")"], ["(", "-", digit, ")"]][length - 1]
     left = rng.randrange(1, length - 3)
-    first = draw_brackets(left, rng, operators)
+    first = _draw_brackets(left, rng, operators)
     operator = rng.choice(operators)
-    return ["(", *first, operator, *draw_brackets(length - left - 3, rng, operators), ")"]
+    return ["(", *first, operator, *_draw_brackets(length - left - 3, rng, operators), ")"]
 
 
-def draw_equation(length: int, rng: random.Random) -> Symbols:
+def _draw_equation(length: int, rng: random.Random) -> Symbols:
     """Draw an expression in brackets in which a digit is x, and its value: (x + 1) = 3.
 
     Nothing is multiplied, so that x has one value: in (x * 0) = 0 it could be any digit.
     """
-    expression = draw_brackets(length - 2, rng, "+-")
+    expression = _draw_brackets(length - 2, rng, "+-")
     place = rng.choice([place for place, symbol in enumerate(expression) if symbol in DIGITS])
     value = str(evaluate(expression))
     return [*expression[:place], "x", *expression[place + 1 :], "=", value]
 
 
-def solve_equation(symbols: Symbols) -> Symbols:
+def _solve_equation(symbols: Symbols) -> Symbols:
     """Return the value of x by trying every digit; as there is no product, one alone fits."""
     *expression, _, value = symbols
     fits = (d for d in DIGITS if evaluate([d if s == "x" else s for s in expression]) == int(value))
     return [next(fits)]
 
 
-def rearrange_equation(symbols: Symbols, rng: random.Random) -> Symbols:
+def _rearrange_equation(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle x among the digits of the left side, whose value may then be another: then it stays as it is."""
     *expression, equals, value = symbols
-    moved = shuffle_among(DIGITS + "x")(expression, rng) if "(" in expression else expression
+    moved = _shuffle_among(DIGITS + "x")(expression, rng) if "(" in expression else expression
     answers = [d for d in DIGITS if evaluate([d if s == "x" else s for s in moved]) == int(value)]
     return [*moved, equals, value] if answers else symbols
 
@@ -153,13 +153,13 @@ ACTIONS = ("pop", "push0", "push1")
 """What is done with a stack."""
 
 
-def draw_stack(length: int, rng: random.Random) -> Symbols:
+def _draw_stack(length: int, rng: random.Random) -> Symbols:
     """Draw a stack, bottom first, and what is done with it."""
     height = rng.randrange(1, length) if length > 1 else 1
     return [*rng.choices("01", k=height), *rng.choices(ACTIONS, k=length - height)]
 
 
-def solve_stack(symbols: Symbols) -> Symbols:
+def _solve_stack(symbols: Symbols) -> Symbols:
     """Return the stack in the end, its top first, and its bottom; popping an empty one does nothing."""
     stack: Symbols = []
     for symbol in symbols:
@@ -170,13 +170,13 @@ def solve_stack(symbols: Symbols) -> Symbols:
     return [*stack[::-1], "end"]
 
 
-def rearrange_stack(symbols: Symbols, rng: random.Random) -> Symbols:
+def _rearrange_stack(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle the symbols of the stack, and the actions."""
     stack, actions = ([s for s in symbols if (s in ACTIONS) == late] for late in (False, True))
     return [*shuffle(stack, rng), *shuffle(actions, rng)]
 
 
-def draw_missing(length: int, rng: random.Random) -> Symbols:
+def _draw_missing(length: int, rng: random.Random) -> Symbols:
     """Draw a string twice, one symbol of which is missing."""
     half = rng.choices("01", k=length // 2)
     symbols = half + half
@@ -184,23 +184,23 @@ def draw_missing(length: int, rng: random.Random) -> Symbols:
     return symbols
 
 
-def solve_missing(symbols: Symbols) -> Symbols:
+def _solve_missing(symbols: Symbols) -> Symbols:
     """Return the missing symbol: that at the same place of the other half."""
     place, half = symbols.index("_"), len(symbols) // 2
     return [symbols[place - half] if place >= half else symbols[place + half]]
 
 
-def rearrange_missing(symbols: Symbols, rng: random.Random) -> Symbols:
+def _rearrange_missing(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle the string that stands there twice, and hide the same symbol at any of its places."""
     half = len(symbols) // 2
-    (hidden,) = solve_missing(symbols)
+    (hidden,) = _solve_missing(symbols)
     whole = [hidden if symbol == "_" else symbol for symbol in symbols]
     moved = 2 * shuffle(whole[:half], rng)
     moved[rng.choice([place for place, symbol in enumerate(moved) if symbol == hidden])] = "_"
     return moved
 
 
-def draw_recall(length: int, rng: random.Random) -> Symbols:
+def _draw_recall(length: int, rng: random.Random) -> Symbols:
     """Draw different keys, each with a value of its own, and then keys that are asked for: a third of the symbols."""
     count = min((length - 1) // 3, KEYS, VALUES)
     keys = [f"k{number}" for number in rng.sample(range(KEYS), count)]
@@ -209,14 +209,14 @@ def draw_recall(length: int, rng: random.Random) -> Symbols:
     return [*(symbol for pair in zip(keys, values, strict=True) for symbol in pair), "?", *wanted]
 
 
-def solve_recall(symbols: Symbols) -> Symbols:
+def _solve_recall(symbols: Symbols) -> Symbols:
     """Return the value of each key that is asked for, in their order."""
     mark = symbols.index("?")
     known = dict(zip(symbols[:mark:2], symbols[1:mark:2], strict=True))
     return [known[key] for key in symbols[mark + 1 :]]
 
 
-def rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
+def _rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle the values among the keys, the pairs, and the keys that are asked for."""
     mark = symbols.index("?")
     values = shuffle(symbols[1:mark:2], rng)
@@ -224,7 +224,7 @@ def rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
     return [*" ".join(pairs).split(), "?", *shuffle(symbols[mark + 1 :], rng)]
 
 
-def draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
+def _draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
     """Return a function that draws two numbers above 0, their lowest bit first, with an operator between them."""
 
     def draw(length: int, rng: random.Random) -> Symbols:
@@ -236,41 +236,41 @@ def draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
     return draw
 
 
-def solve_binary(symbols: Symbols, operator: str) -> Symbols:
+def _solve_binary(symbols: Symbols, operator: str) -> Symbols:
     """Return the sum or product, its lowest bit first."""
     first, second = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
     return list(f"{first + second if operator == '+' else first * second:b}"[::-1])
 
 
-def draw_square(length: int, rng: random.Random) -> Symbols:
+def _draw_square(length: int, rng: random.Random) -> Symbols:
     """Draw a number above 0 in so many bits, the highest first."""
     return list(f"{rng.randrange(1, 2**length):0{length}b}")
 
 
-def solve_square(symbols: Symbols) -> Symbols:
+def _solve_square(symbols: Symbols) -> Symbols:
     """Return the root rounded down, its highest bit first, in half as many bits, rounded up."""
     return list(f"{isqrt(int(''.join(symbols), 2)):0{-(-len(symbols) // 2)}b}")
 
 
-def draw_addition(length: int, rng: random.Random) -> Symbols:
+def _draw_addition(length: int, rng: random.Random) -> Symbols:
     """Draw two decimal numbers as people write them, with + between them."""
     first = rng.randrange(1, length - 1)
     parts = [str(rng.randrange(10 ** (size - 1) if size > 1 else 0, 10**size)) for size in (first, length - 1 - first)]
     return [*parts[0], "+", *parts[1]]
 
 
-def rearrange_addition(symbols: Symbols, rng: random.Random) -> Symbols:
+def _rearrange_addition(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle the digits; a number that would begin with 0 leaves all as it is."""
-    moved = shuffle_among("0123456789")(symbols, rng)
+    moved = _shuffle_among("0123456789")(symbols, rng)
     parts = "".join(moved).split("+")
     return symbols if any(len(part) > 1 and part[0] == "0" for part in parts) else moved
 
 
-def rearrange_binary(operator: str) -> Callable[[Symbols, random.Random], Symbols]:
+def _rearrange_binary(operator: str) -> Callable[[Symbols, random.Random], Symbols]:
     """Return a function that shuffles the bits of both numbers, unless one would be 0."""
 
     def rearrange(symbols: Symbols, rng: random.Random) -> Symbols:
-        moved = shuffle_among("01")(symbols, rng)
+        moved = _shuffle_among("01")(symbols, rng)
         return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
 
     return rearrange
@@ -283,42 +283,42 @@ Name: TypeAlias = Literal[
     "bucket-sort", "copy", "addition", "sort", "recall",
 ]  # fmt: skip
 
-BITS = draw_letters("01")
+BITS = _draw_letters("01")
 
 
-def answer_flag(*, odd: bool) -> Symbols:
+def _answer_flag(*, odd: bool) -> Symbols:
     """Return the answer of a question of yes (1) or no (0)."""
     return ["1" if odd else "0"]
 
 
 TASKS: dict[str, Task] = {
-    "even-pairs": Task(BITS, lambda s: answer_flag(odd=s[0] != s[-1]), shuffle),
-    "parity": Task(BITS, lambda s: answer_flag(odd=s.count("1") % 2 == 1), shuffle),
-    "modular-arithmetic": Task(draw_arithmetic, lambda s: [str(evaluate(s))], shuffle_among(DIGITS, "+-*")),
+    "even-pairs": Task(BITS, lambda s: _answer_flag(odd=s[0] != s[-1]), shuffle),
+    "parity": Task(BITS, lambda s: _answer_flag(odd=s.count("1") % 2 == 1), shuffle),
+    "modular-arithmetic": Task(_draw_arithmetic, lambda s: [str(evaluate(s))], _shuffle_among(DIGITS, "+-*")),
     "cycle-navigation": Task(
         lambda length, rng: rng.choices(("stay", "right", "left"), k=length),
         lambda s: [str((s.count("right") - s.count("left")) % MODULUS)],
         shuffle,
     ),
-    "stack-manipulation": Task(draw_stack, solve_stack, rearrange_stack),
+    "stack-manipulation": Task(_draw_stack, _solve_stack, _rearrange_stack),
     "reverse": Task(BITS, lambda s: s[::-1], shuffle),
-    "modular-arithmetic-brackets": Task(draw_brackets, lambda s: [str(evaluate(s))], shuffle_among(DIGITS)),
-    "solve-equation": Task(draw_equation, solve_equation, rearrange_equation, 3),
+    "modular-arithmetic-brackets": Task(_draw_brackets, lambda s: [str(evaluate(s))], _shuffle_among(DIGITS)),
+    "solve-equation": Task(_draw_equation, _solve_equation, _rearrange_equation, 3),
     "duplicate": Task(BITS, lambda s: s + s, shuffle),
-    "missing-duplicate": Task(draw_missing, solve_missing, rearrange_missing, 2),
+    "missing-duplicate": Task(_draw_missing, _solve_missing, _rearrange_missing, 2),
     "odds-first": Task(BITS, lambda s: s[1::2] + s[::2], shuffle),
-    "binary-addition": Task(draw_binary("+"), partial(solve_binary, operator="+"), rearrange_binary("+"), 3),
-    "binary-multiplication": Task(draw_binary("×"), partial(solve_binary, operator="×"), rearrange_binary("×"), 3),
-    "square-root": Task(draw_square, solve_square, shuffle),
-    "bucket-sort": Task(draw_letters(DIGITS), sorted, shuffle),
-    "copy": Task(draw_letters("abcdefghijklmnopqrstuvwxyz"), list, shuffle),
+    "binary-addition": Task(_draw_binary("+"), partial(_solve_binary, operator="+"), _rearrange_binary("+"), 3),
+    "binary-multiplication": Task(_draw_binary("×"), partial(_solve_binary, operator="×"), _rearrange_binary("×"), 3),
+    "square-root": Task(_draw_square, _solve_square, shuffle),
+    "bucket-sort": Task(_draw_letters(DIGITS), sorted, shuffle),
+    "copy": Task(_draw_letters("abcdefghijklmnopqrstuvwxyz"), list, shuffle),
     "addition": Task(
-        draw_addition,
+        _draw_addition,
         lambda s: list(str(sum(map(int, "".join(s).split("+"))))),
-        rearrange_addition,
+        _rearrange_addition,
         3,
     ),
-    "sort": Task(draw_letters("abcdefghijklmnopqrstuvwxyz"), sorted, shuffle),
-    "recall": Task(draw_recall, solve_recall, rearrange_recall, 4),
+    "sort": Task(_draw_letters("abcdefghijklmnopqrstuvwxyz"), sorted, shuffle),
+    "recall": Task(_draw_recall, _solve_recall, _rearrange_recall, 4),
 }
 assert set(TASKS) == set(get_args(Name))

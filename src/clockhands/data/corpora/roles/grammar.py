@@ -35,7 +35,7 @@ REARRANGED = 100
 
 
 @dataclass(frozen=True)
-class Clause:
+class _Clause:
     """A relative clause of a noun: the noun did ``verb`` to ``other`` (``acts``), or ``other`` did it to the noun."""
 
     verb: str
@@ -51,7 +51,7 @@ class Phrase:
     article: str = ""
     adjective: str = ""
     place: tuple[str, str] | None = None
-    clause: Clause | None = None
+    clause: _Clause | None = None
 
     def in_english(self) -> str:
         """Return the words in English, where order alone tells the roles."""
@@ -140,7 +140,7 @@ class Grammar:
             place = rng.choice(sorted(PREPOSITIONS)), rng.choice(sorted(PLACES))
         if self.clauses and depth and rng.random() < self.clauses:
             verb, acts = rng.choice(sorted(VERBS)), rng.random() < 0.5
-            clause = Clause(verb, self._draw_phrase(rng, depth - 1), acts)
+            clause = _Clause(verb, self._draw_phrase(rng, depth - 1), acts)
         return Phrase(head, article, adjective, place, clause)
 
     def draw_with_rearranged(self, rng: random.Random) -> tuple[Pair, list[Pair]]:
@@ -178,7 +178,7 @@ def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
     def fill(slot: Phrase) -> Phrase:
         if slot.clause is None:
             return others.pop()
-        clause = Clause(next(left), fill(slot.clause.other), rng.random() < 0.5)
+        clause = _Clause(next(left), fill(slot.clause.other), rng.random() < 0.5)
         return replace(carriers.pop(), clause=clause)
 
     agent, patient = (sentence.agent, sentence.patient)[:: rng.choice((1, -1))]
