@@ -34,19 +34,17 @@ def clock(length: int = LENGTH, periods: tuple[float, ...] = PERIODS) -> torch.T
     return torch.cat([hands, -hands], dim=-1)
 
 
+def make_bert(**sizes: Any) -> Any:
+    """A BERT with random weights, as wide as all planted ones and with as many positions, unless told otherwise."""
+    usual = {"vocab_size": VOCAB, "hidden_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = hf.BertConfig(**{**usual, "intermediate_size": 8, "max_position_embeddings": LENGTH, **sizes})
+    torch.manual_seed(0)
+    return hf.BertModel(config, add_pooling_layer=False).eval()
+
+
 def bert(layers: int = 1, heads: int = 2, **options: Any) -> Any:
     """A BERT without noise: no biases, tables and projections zero, words in the upper half of the dimensions."""
-    config = hf.BertConfig(
-        vocab_size=VOCAB,
-        hidden_size=WIDTH,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=8,
-        max_position_embeddings=LENGTH,
-        **options,
-    )
-    torch.manual_seed(0)
-    model = hf.BertModel(config, add_pooling_layer=False).eval()
+    model = make_bert(num_hidden_layers=layers, num_attention_heads=heads, **options)
     with torch.no_grad():
         embeddings = model.embeddings
         embeddings.position_embeddings.weight.zero_()

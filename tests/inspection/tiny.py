@@ -12,39 +12,35 @@ from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 VOCAB, LAYERS, HEADS, WIDTH = 97, 2, 4, 32
 _COMMON = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_BERT = dict(
-    _COMMON, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=64,
-    max_position_embeddings=64,
-)  # fmt: skip
+_BASE = dict(_COMMON, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS)
+_BERT = dict(_BASE, intermediate_size=64, max_position_embeddings=64)
+_ROBERTA = {**_BERT, "pad_token_id": 1, "bos_token_id": 0, "max_position_embeddings": 66}
+_DISTILBERT = {
+    "vocab_size": VOCAB, "dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 64,
+    "max_position_embeddings": 64,
+}  # fmt: skip
 _LLAMA = dict(_BERT, num_key_value_heads=2, head_dim=8)
+_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 _GPT2 = dict(_COMMON, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=64)
 _SEQ2SEQ = dict(
     _COMMON, d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS,
     decoder_attention_heads=HEADS, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64,
     decoder_start_token_id=1,
 )  # fmt: skip
+_T5 = {
+    "vocab_size": VOCAB, "d_model": WIDTH, "d_kv": 8, "num_layers": LAYERS, "num_heads": HEADS, "d_ff": 64,
+    "pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0,
+}  # fmt: skip
 _DEBERTA = dict(_BERT, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=16)
 
 CONFIGS: dict[str, Callable[[], Any]] = {
     "bert": lambda: hf.BertConfig(**_BERT),
-    "roberta": lambda: hf.RobertaConfig(
-        **{**_BERT, "pad_token_id": 1, "bos_token_id": 0, "max_position_embeddings": 66}
-    ),
-    "distilbert": lambda: hf.DistilBertConfig(
-        vocab_size=VOCAB, dim=WIDTH, n_layers=LAYERS, n_heads=HEADS, hidden_dim=64, max_position_embeddings=64
-    ),
-    "distilbert-sinusoid": lambda: hf.DistilBertConfig(
-        vocab_size=VOCAB,
-        dim=WIDTH,
-        n_layers=LAYERS,
-        n_heads=HEADS,
-        hidden_dim=64,
-        max_position_embeddings=64,
-        sinusoidal_pos_embds=True,
-    ),
+    "roberta": lambda: hf.RobertaConfig(**_ROBERTA),
+    "distilbert": lambda: hf.DistilBertConfig(**_DISTILBERT),
+    "distilbert-sinusoid": lambda: hf.DistilBertConfig(**_DISTILBERT, sinusoidal_pos_embds=True),
     "electra": lambda: hf.ElectraConfig(**_BERT, embedding_size=16),
     "albert": lambda: hf.AlbertConfig(**_BERT, embedding_size=16),
-    "mpnet": lambda: hf.MPNetConfig(**{**_BERT, "pad_token_id": 1, "bos_token_id": 0, "max_position_embeddings": 66}),
+    "mpnet": lambda: hf.MPNetConfig(**_ROBERTA),
     "deberta": lambda: hf.DebertaConfig(**_DEBERTA, position_biased_input=False),
     "deberta-v2": lambda: hf.DebertaV2Config(
         **_DEBERTA, position_biased_input=False, position_buckets=8, share_att_key=True, norm_rel_ebd="layer_norm"
@@ -66,39 +62,13 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     ),
     "gpt-j": lambda: hf.GPTJConfig(**_GPT2, rotary_dim=4),
     "gpt-neox": lambda: hf.GPTNeoXConfig(**_BERT),
-    "opt": lambda: hf.OPTConfig(
-        **_COMMON,
-        hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        ffn_dim=64,
-        max_position_embeddings=64,
-        word_embed_proj_dim=WIDTH,
-    ),
+    "opt": lambda: hf.OPTConfig(**_BASE, ffn_dim=64, max_position_embeddings=64, word_embed_proj_dim=WIDTH),
     "bloom": lambda: hf.BloomConfig(**_COMMON, hidden_size=WIDTH, n_layer=LAYERS, n_head=HEADS),
     "mpt": lambda: hf.MptConfig(**_COMMON, d_model=WIDTH, n_heads=HEADS, n_layers=LAYERS, max_seq_len=64),
-    "falcon-rotary": lambda: hf.FalconConfig(
-        **_COMMON, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, alibi=False
-    ),
-    "falcon-alibi": lambda: hf.FalconConfig(
-        **_COMMON,
-        hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        alibi=True,
-        multi_query=False,
-        new_decoder_architecture=False,
-    ),
+    "falcon-rotary": lambda: hf.FalconConfig(**_BASE, alibi=False),
+    "falcon-alibi": lambda: hf.FalconConfig(**_BASE, alibi=True, multi_query=False, new_decoder_architecture=False),
     "llama": lambda: hf.LlamaConfig(**_LLAMA),
-    "llama-yarn": lambda: hf.LlamaConfig(
-        **_LLAMA,
-        rope_parameters={
-            "rope_type": "yarn",
-            "rope_theta": 10000.0,
-            "factor": 4.0,
-            "original_max_position_embeddings": 16,
-        },
-    ),
+    "llama-yarn": lambda: hf.LlamaConfig(**_LLAMA, rope_parameters=_YARN),
     "qwen2": lambda: hf.Qwen2Config(**_LLAMA),
     "qwen3": lambda: hf.Qwen3Config(**_LLAMA),
     "mistral": lambda: hf.MistralConfig(**_LLAMA, sliding_window=8),
@@ -111,17 +81,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     "olmo2": lambda: hf.Olmo2Config(**{k: v for k, v in _LLAMA.items() if k != "head_dim"}),
     "bart": lambda: hf.BartConfig(**_SEQ2SEQ),
     "marian": lambda: hf.MarianConfig(**_SEQ2SEQ, scale_embedding=True),
-    "t5": lambda: hf.T5Config(
-        vocab_size=VOCAB,
-        d_model=WIDTH,
-        d_kv=8,
-        num_layers=LAYERS,
-        num_heads=HEADS,
-        d_ff=64,
-        pad_token_id=0,
-        eos_token_id=2,
-        decoder_start_token_id=0,
-    ),
+    "t5": lambda: hf.T5Config(**_T5),
     "xlnet": lambda: hf.XLNetConfig(
         vocab_size=VOCAB, d_model=WIDTH, n_layer=LAYERS, n_head=HEADS, d_inner=64, pad_token_id=0
     ),

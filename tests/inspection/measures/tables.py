@@ -6,24 +6,16 @@ import math
 from collections.abc import Sequence
 
 import torch
-import transformers as hf
 
 from clockhands.models.subject import Subject
+
+from ..planted import make_bert
 
 
 def learned(rows_ND: torch.Tensor, dtype: torch.dtype = torch.float32) -> Subject:
     """A BERT that adds these rows."""
     count, width = rows_ND.shape
-    config = hf.BertConfig(
-        vocab_size=50,
-        hidden_size=width,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=count,
-    )
-    torch.manual_seed(0)
-    model = hf.BertModel(config, add_pooling_layer=False).eval()
+    model = make_bert(vocab_size=50, hidden_size=width, max_position_embeddings=count)
     with torch.no_grad():
         model.embeddings.position_embeddings.weight.copy_(rows_ND)
     return Subject.of(model.to(dtype))

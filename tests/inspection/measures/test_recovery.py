@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-import transformers as hf
 
 from clockhands.inspection import inspect
 from clockhands.inspection.measures.recovery import FACTORS, Sample, _describe_limit
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 
+from .. import planted
 from ..planted import LENGTH, VOCAB, answer
 from .readings import random_rows, read_own, with_tables
 
@@ -68,18 +68,7 @@ def test_neighbours_are_no_more_than_there_are(tokens: int, said: str) -> None:
     """A vocabulary of four tokens was said to have ten other rows."""
     _, recorded = with_tables(random_rows(VOCAB), random_rows(LENGTH, 1))
     recorded.ids_NT.remainder_(tokens)
-    model = hf.BertModel(
-        hf.BertConfig(
-            vocab_size=tokens,
-            hidden_size=64,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=8,
-            max_position_embeddings=LENGTH,
-        ),
-        add_pooling_layer=False,
-    )
-    assert said in answer("recovery", Subject.of(model), recorded).verdict
+    assert said in answer("recovery", Subject.of(planted.make_bert(vocab_size=tokens)), recorded).verdict
 
 
 def test_concatenated_positions_are_not_added() -> None:
