@@ -9,6 +9,7 @@ import pytest
 from clockhands.errors import ConfigError
 from clockhands.model import TransformerConfig
 from clockhands.model.faults import find_scheme_faults
+from clockhands.model.side_schemes import SchemeSummary
 from tests.model.tiny import core
 
 
@@ -48,13 +49,10 @@ def test_rotated_values_of_a_compressed_state_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, TypeError, ValueError, ZeroDivisionError, MemoryError])
-def test_whatever_a_scheme_of_somebody_else_raises_is_one_sentence(
-    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: TransformerConfig, side: str) -> None:
+def test_whatever_a_scheme_of_somebody_else_raises_is_one_sentence(kind: type[Exception]) -> None:
+    def refuse(side: str) -> SchemeSummary:
         raise kind("no such size\nand much more")
 
     config = TransformerConfig(kind="decoder", vocab_size=50, d_model=32, num_heads=4)
-    monkeypatch.setattr(TransformerConfig, "summarise_schemes", refuse)
-    said = find_scheme_faults(config, "decoder")
+    said = find_scheme_faults(config, "decoder", refuse)
     assert said == ["decoder: sinusoidal cannot be built with these sizes and options: no such size"]

@@ -113,7 +113,7 @@ def run(options: Options) -> int:
         else:
             what, results, vocabulary = _evaluate_language_model(opened, options, progress)
     if options.json:
-        found = [
+        rows = [
             {
                 "text": what,
                 "length": length,
@@ -123,7 +123,7 @@ def run(options: Options) -> int:
             }
             for length, result in results.items()
         ]
-        print(json.dumps(found, indent=1))
+        print(json.dumps(rows, indent=1))
         return 0
     print(what)
     for length, result in results.items():

@@ -93,10 +93,10 @@ def make_choice_finding(choice: Choice) -> Finding:
     after = float(chosen.drift.losses_NR[:, -1].mean())
     before = float(choice.judged[0].drift.losses_NR[:, -1].mean())
     references = (Reference("as trained", before),) if np.isfinite(before) else ()
-    asked = ""
+    questions = ""
     if choice.judged[0].retrieval is not None:
         counts = [f"{count} questions of {task}" for task, count in choice.judged[0].retrieval.questions.items()]
-        asked = f" and {', '.join(counts)} (of methods that could be chosen)"
+        questions = f" and {', '.join(counts)} (of methods that could be chosen)"
     return Finding(
         "extend.choice",
         f"What makes it read {choice.longest:,} tokens, and what does that cost on short text?",
@@ -108,7 +108,7 @@ def make_choice_finding(choice: Choice) -> Finding:
         table=Table.of(columns, rows),
         figure=_draw(choice),
         method=(
-            f"{len(chosen.drift.losses_NR)} texts{asked} that neither the halving nor the search "
+            f"{len(chosen.drift.losses_NR)} texts{questions} that neither the halving nor the search "
             f"has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to be below {GUARD:.0%} of the "
             "loss (one-sided bound, simultaneous over methods). Of those that pass, the one that is least behind the "
             f"best in what it does worse beyond the trained length: {GUARD:.0%} of the mean loss counts as much as "

@@ -93,12 +93,12 @@ def _find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[in
     there are too few of these, too.
     """
     tokenizer, unknown = model.tokenizer, model.tokenizer.unk_token_id
-    found = []
+    whole: list[list[int]] = []
     for words in (NAMES, VALUES):
         ids = [tokenizer(f" {word}", add_special_tokens=False)["input_ids"] for word in words]
-        found.append([own[0] for own in ids if len(own) == 1 and own[0] != unknown])
-    if min(map(len, found)) >= FEWEST:
-        return found[0], found[1]
+        whole.append([own[0] for own in ids if len(own) == 1 and own[0] != unknown])
+    if min(map(len, whole)) >= FEWEST:
+        return whole[0], whole[1]
     # The longest words first, at most some thousands.
     tokens = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))[:20_000]
     texts = {token: tokenizer.decode([token]).strip() for token in tokens}

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+import torch
 
 from clockhands.data import encode_texts
 from clockhands.data.datasets import pad
 from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
-from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, choose_engine
+from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, get_end_tokens
 from clockhands.generation.memory_check import check_memory
 from clockhands.options import Count, Range, check_options, options_of
 from clockhands.runs import Run, open_run
 from clockhands.runs.plain import PlainRun, open_plain
+
+if TYPE_CHECKING:
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 MOST_POOL_BATCHES = 32
 """The most batches in a pool, which is what is read at a time and sorted by length: a larger pool needs less padding.
@@ -104,6 +109,22 @@ class Search:
     def make_engine(self, run: Run | PlainRun) -> Engine:
         """Make the engine for a run. Raises UsageError if it is not installed or cannot run the model."""
         return ENGINES[self.engine or choose_engine(run.model, self.beam)](run.model, self.compute_type)
+
+
+def choose_engine(model: ClockhandsPreTrainedModel, beam: int) -> str:
+    """Choose the faster engine of two that write the same: ``ctranslate2`` where it serves, else ``transformers``.
+
+    It serves greedy search on a CPU with float32 weights, for models that it can express. Its beams stop earlier than
+    those of ``generate`` and may write other texts; which of two searches is used must not follow from the scheme.
+    """
+    if beam > 1 or model.device.type != "cpu" or next(model.parameters()).dtype != torch.float32:
+        return "transformers"
+    if importlib.util.find_spec("ctranslate2") is None:
+        return "transformers"
+    from clockhands.generation.engines.ctranslate import list_obstacles
+
+    serves = get_end_tokens(model) and not list_obstacles(model.transformer)
+    return "ctranslate2" if serves else "transformers"
 
 
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:

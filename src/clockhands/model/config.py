@@ -37,7 +37,7 @@ class TransformerConfig(TransformerFields):
 
     def find_faults(self) -> list[str]:
         """Return what contradicts each other, one sentence each: sizes, ties, schemes and where they act."""
-        return find_faults(self)
+        return find_faults(self, self.summarise_schemes)
 
     @classmethod
     def from_dict(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from clockhands.errors import ConfigError, Fault
 from clockhands.model.config_fields import LARGEST_HEAD_WIDTH, LARGEST_NUM_HEADS, Side, TransformerFields
@@ -18,14 +17,12 @@ from clockhands.options import check_options, options_of
 from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE, find_option_faults
 
-if TYPE_CHECKING:
-    from clockhands.model.config import TransformerConfig
 
-
-def find_faults(config: TransformerConfig) -> list[str]:
+def find_faults(config: TransformerFields, summarise: Callable[[Side], SchemeSummary]) -> list[str]:
     """Return what is wrong with a configuration, one sentence each; empty if nothing is.
 
     Each field is right by itself. Whether the model's sizes suit a scheme is only checked if they suit each other.
+    ``summarise`` builds the schemes of a side to look at them.
     """
     size_faults = _find_size_faults(config)
     faults: list[str] = [*size_faults, *find_vocabulary_faults(config)]
@@ -33,7 +30,7 @@ def find_faults(config: TransformerConfig) -> list[str]:
         side_faults = find_position_faults(config.get_position_config(side), side) + _find_width_faults(config, side)
         if not side_faults and not size_faults:
             # To check this the scheme is built, which needs valid options and sizes.
-            side_faults = find_scheme_faults(config, side)
+            side_faults = find_scheme_faults(config, side, summarise)
         faults += side_faults
     return faults
 
@@ -204,14 +201,14 @@ def _find_transform_faults(position: PositionConfig, side: Side) -> list[str]:
     return []
 
 
-def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
+def find_scheme_faults(config: TransformerFields, side: Side, summarise: Callable[[Side], SchemeSummary]) -> list[str]:
     """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side."""
     position = config.get_position_config(side)
     count_faults = find_layer_count_faults(position, side, config.count_layers(side))
     if count_faults:
         return count_faults
     try:
-        summary = config.summarise_schemes(side)
+        summary = summarise(side)
     except ConfigError as error:
         return [f"{side}: {sentence}" for sentence in error.faults]
     except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as error:

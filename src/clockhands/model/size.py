@@ -29,7 +29,7 @@ These are the parameters, or in training ``TRAINING_COPIES`` numbers for each. A
 
 
 def count_parameters(config: TransformerConfig) -> int:
-    """Count the parameters of a model, tied matrices once. Of it only schemes and parts without storage are built."""
+    """Count the parameters of a model, tied matrices once; of it schemes are built, and layers without storage."""
     total = sum(config.summarise_schemes(side).num_parameters for side in config.sides)
     with torch.device("meta"):
         total += sum(_count_stack(config, side) for side in config.stack_sides) + _count(OutputLayer(config))

@@ -249,7 +249,7 @@ def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str
         # A recipe has the model's ``encoder.width`` as ``position.width``, or else ``position.encoder.width``.
         side = re.compile(rf"\b({'|'.join(SIDES)})\.(?=\w)")
         faults += [
-            side.sub(lambda found: f"position.{found[0] if found[1] in position else ''}", text)
+            side.sub(lambda match: f"position.{match[0] if match[1] in position else ''}", text)
             for text in fault.faults
         ]
         return None
