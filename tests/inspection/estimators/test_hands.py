@@ -15,7 +15,7 @@ from clockhands.inspection.estimators.hands import (
     LEAST_SHARE,
     SpectralLine,
     _fit_pairs,
-    _merge_equal_frequencies,
+    _join,
     find_lines,
     list_pairings,
     read_exact_hands,
@@ -170,10 +170,13 @@ def test_two_pairs_of_columns_at_one_speed_are_one_line_in_all_four() -> None:
     """It was reported in the first two alone, and to agree as well as those."""
     first = SpectralLine(0.5, np.ones((2, 4)), 0.3, 0.99, 1.0, 0.01, columns=(0, 4))
     second = replace(first, columns=(1, 5), agreement=0.9, roundness=0.8)
-    (line,) = _merge_equal_frequencies([first, second])
+    lines = [first]
+    _join(lines, second, 1e-3)
+    (line,) = lines
     assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
     assert line.share == pytest.approx(0.6) and line.plane_2D.tolist() == [[2.0] * 4] * 2
-    assert len(_merge_equal_frequencies([first, replace(second, frequency=0.51)])) == 2
+    _join(lines, replace(second, frequency=0.51), 1e-3)
+    assert len(lines) == 2
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])

@@ -195,7 +195,11 @@ def find_lines(table: Array, seed: int = 0) -> TableLines:
     own = max(([*_fit_pairs(rows, pairs, variance)] for pairs in list_pairings(rows.shape[1])), key=len)
     rest = rows - sum((line.compute_rows(len(rows)) for line in own), np.zeros_like(rows))
     mixed = _find_mixed(rest - rest.mean(0), variance, seed)
-    rotating = _join(_merge_equal_frequencies(own), mixed.rotating, LEAST_SEPARATION * 2 * np.pi / len(rows))
+    rotating: list[SpectralLine] = []
+    for line in sorted(own, key=lambda line: -line.frequency):
+        _join(rotating, line, 1e-3 * line.frequency)
+    for line in mixed.rotating:
+        _join(rotating, line, LEAST_SEPARATION * 2 * np.pi / len(rows))
     return replace(mixed, rotating=tuple(sorted(rotating, key=lambda line: -line.frequency)))
 
 
@@ -230,37 +234,23 @@ def _make_line(
     return SpectralLine(float(frequency), plane_2D, share, float(agreement), roundness, float(error), columns)
 
 
-def _merge_equal_frequencies(lines: list[SpectralLine]) -> list[SpectralLine]:
-    """Merge lines of equal frequency (within 0.1 %) into one, whose agreement and roundness are the least of them."""
-    merged: list[SpectralLine] = []
-    for line in sorted(lines, key=lambda line: -line.frequency):
-        last = merged[-1] if merged else None
-        if last is None or last.frequency - line.frequency >= 1e-3 * line.frequency:
-            merged.append(line)
-            continue
-        merged[-1] = replace(
-            last,
-            plane_2D=last.plane_2D + line.plane_2D,
-            share=last.share + line.share,
-            agreement=min(last.agreement, line.agreement),
-            roundness=min(last.roundness, line.roundness),
-            columns=tuple(sorted((*(last.columns or ()), *(line.columns or ())))),
-        )
-    return merged
+def _join(lines: list[SpectralLine], line: SpectralLine, within: float) -> None:
+    """Add a line; it is joined with one in columns of its own whose frequency is nearer than ``within``.
 
-
-def _join(own: list[SpectralLine], mixed: tuple[SpectralLine, ...], separation: float) -> list[SpectralLine]:
-    """Return all lines; two columns of a mixed hand may happen to show a circle, and are then joined with it again."""
-    joined = list(own)
-    for line in mixed:
-        near = (other for other in joined if other.columns and abs(other.frequency - line.frequency) < separation)
-        same = next(near, None)
-        if same is not None:
-            joined.remove(same)
-            plane_2D = line.plane_2D if line.parts else line.plane_2D + same.plane_2D
-            line = replace(line, plane_2D=plane_2D, share=line.share + same.share)
-        joined.append(line)
-    return joined
+    Pairs of columns at one speed are one hand, whose agreement and roundness are the least of theirs. Two columns of a
+    mixed hand may happen to show a circle, and are then a part of it again.
+    """
+    same = next((other for other in lines if other.columns and abs(other.frequency - line.frequency) < within), None)
+    if same is not None:
+        lines.remove(same)
+        plane_2D = line.plane_2D if line.parts else same.plane_2D + line.plane_2D
+        joined = replace(line, plane_2D=plane_2D, share=same.share + line.share)
+        if line.columns and same.columns:
+            least = {key: min(getattr(same, key), getattr(line, key)) for key in ("agreement", "roundness")}
+            columns = tuple(sorted((*same.columns, *line.columns)))
+            joined = replace(joined, frequency=same.frequency, error=same.error, columns=columns, **least)
+        line = joined
+    lines.append(line)
 
 
 def _find_mixed(rows: Array, variance: float, seed: int) -> TableLines:
@@ -288,7 +278,21 @@ def _find_mixed(rows: Array, variance: float, seed: int) -> TableLines:
     leaves_noise = float((model.residual**2).sum()) > 1e-12 * float((whitened**2).sum())
     noise = _project_on_components(model.residual)[0]
     surrogates = [*measure_surrogates(noise, seed, steep=steep)] if leaves_noise else []
-    return replace(_judge(lines, surrogates, len(rows)), least_turns=round(least_turns))
+    # A line must agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case.
+    best = max((float(agreements.max()) for agreements in surrogates), default=0.0)
+    needed = max(LEAST_AGREEMENT, best)
+    kept = _gather_hands([line for line in lines if line.agreement > needed], len(rows))
+    by_chance = [(agreements > LEAST_AGREEMENT).sum() for agreements in surrogates] or [0]
+    return TableLines(
+        rotating=tuple(line for line in kept if line.roundness >= LEAST_ROUNDNESS),
+        oscillating=tuple(line for line in kept if line.roundness < LEAST_ROUNDNESS),
+        needed=needed,
+        best_other=max((line.agreement for line in lines if line.agreement <= needed), default=0.0),
+        by_chance=float(np.mean(by_chance)),
+        surrogates=len(surrogates),
+        best_surrogate=best,
+        least_turns=round(least_turns),
+    )
 
 
 def _project_on_components(rows: Array) -> tuple[Array, Array]:
@@ -327,24 +331,6 @@ def _are_inseparable(model: WaveModel) -> bool:
     """Tell whether two frequencies are so close that their amplitudes cannot be told apart."""
     gaps = np.diff(np.sort(model.frequencies)) * len(model.residual)
     return bool((gaps < LEAST_SEPARATION * 2 * np.pi).any())
-
-
-def _judge(lines: list[SpectralLine], surrogates: list[Array], num_rows: int) -> TableLines:
-    """Keep the lines that agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case."""
-    best = max((float(agreements.max()) for agreements in surrogates), default=0.0)
-    needed = max(LEAST_AGREEMENT, best)
-    kept = _gather_hands([line for line in lines if line.agreement > needed], num_rows)
-    return TableLines(
-        rotating=tuple(line for line in kept if line.roundness >= LEAST_ROUNDNESS),
-        oscillating=tuple(line for line in kept if line.roundness < LEAST_ROUNDNESS),
-        needed=needed,
-        best_other=max((line.agreement for line in lines if line.agreement <= needed), default=0.0),
-        by_chance=float(np.mean([(agreements > LEAST_AGREEMENT).sum() for agreements in surrogates]))
-        if surrogates
-        else 0.0,
-        surrogates=len(surrogates),
-        best_surrogate=best,
-    )
 
 
 def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine]:
