@@ -15,12 +15,16 @@ from transformers import (
     AutoModelForMaskedLM,
     BloomConfig,
     BloomForCausalLM,
+    StaticCache,
     T5Config,
     T5ForConditionalGeneration,
 )
 
+import clockhands
 from clockhands.attention import install, record
 from clockhands.errors import UsageError
+from clockhands.extension.extend import Plan
+from clockhands.models import LanguageModel
 from clockhands.schemes import (
     Alibi,
     Composition,
@@ -258,12 +262,40 @@ def test_another_attention_set_in_the_meantime_does_not_drop_the_scheme_in_silen
 
 
 @torch.no_grad()
-def test_a_copy_says_that_it_has_lost_the_scheme() -> None:
+def test_a_copy_has_the_scheme_too_and_a_model_of_the_same_configuration_says_that_it_has_none() -> None:
+    model = build("llama")
+    plain = model(tokens()).logits
+    with install(model, Alibi(HEADS)):
+        wanted, copied = model(tokens()).logits, copy.deepcopy(model)
+        with pytest.raises(UsageError, match="made from the configuration of one in which a scheme was installed"):
+            type(model)(copy.deepcopy(model.config))(tokens())
+    torch.testing.assert_close(model(tokens()).logits, plain)
+    torch.testing.assert_close(copied(tokens()).logits, wanted)
+    assert not (wanted - plain).abs().max() < 1e-3
+
+
+@torch.no_grad()
+def test_a_static_cache_and_autocast_are_what_they_are_without() -> None:
     model = build("llama")
     with install(model, Alibi(HEADS)):
-        with pytest.raises(UsageError, match="is in a copy of a model in which a scheme was installed"):
-            copy.deepcopy(model)(tokens())
-        model(tokens())
+        wanted = model(tokens()).logits
+        cache = StaticCache(config=model.config, max_cache_len=40)
+        torch.testing.assert_close(model(tokens(), past_key_values=cache).logits, wanted, atol=1e-5, rtol=1e-4)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rounded = model(tokens()).logits.float()
+        assert (rounded - wanted).abs().max() < 0.1 * wanted.abs().max()
+
+
+def test_check_reads_a_model_with_a_scheme_and_extend_refuses_it() -> None:
+    model = build("llama")
+    with install(model, Alibi(HEADS)):
+        found = {finding.name: finding for finding in clockhands.check(model, only=["cache", "load", "attention"])}
+        with pytest.raises(UsageError, match=r"a scheme is installed in LlamaForCausalLM.*take it out first"):
+            clockhands.extend(
+                LanguageModel("here", model, None), Plan(["a"], "a text", trained=8, longest=16), Path("nowhere")
+            )
+    assert found["check.cache.static"].light == found["check.cache.steps"].light == "good"
+    assert "a scheme is installed in it" in found["check.load.round_trip"].verdict
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import weakref
 from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, cast
@@ -26,12 +25,14 @@ from clockhands.shapes import Tensor
 
 NAME = "clockhands-installed"
 """The name under which our attention function is registered with transformers."""
-_of_module: weakref.WeakKeyDictionary[nn.Module, _Layer] = weakref.WeakKeyDictionary()
-"""What is installed in each attention layer of a model."""
-_attentions: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-"""All attention layers of models in which something is installed."""
-_before: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
-"""How each model computed its attention before the first scheme was installed."""
+_MARK = "_clockhands_installed"
+"""An attribute of the attention layers of models in which something is installed: what is in the layer, or None.
+
+It is a tuple, in which no module registers a scheme: what is saved is the model as it was. A copy of a model copies it,
+and has a scheme of its own.
+"""
+_BEFORE = "_clockhands_before"
+"""An attribute of such models: how they computed their attention before the first scheme was installed."""
 
 
 class _Layer(NamedTuple):
@@ -87,7 +88,7 @@ class Installed:
                 f"layers are {sorted(wanted)}, and {type(model).__name__} has the attention layers {known}"
             )
         chosen = {layer: attentions[layer] for layer in sorted(wanted)}
-        taken = [layer for layer, module in chosen.items() if module in _of_module]
+        taken = [layer for layer, module in chosen.items() if getattr(module, _MARK, None)]
         if taken:
             raise UsageError(f"a scheme is installed in layers {taken} already; take it out first, or choose others")
         scheme.to(next(model.parameters()).device)
@@ -96,9 +97,10 @@ class Installed:
         for module in chosen.values():
             if rotary == "off" and "position_embeddings" in inspect.signature(module.forward).parameters:
                 self._hooks.append(module.register_forward_pre_hook(_undo_rotation, with_kwargs=True))
-            _of_module[module] = _Layer(scheme, self)
+        for module in attentions.values():
+            own = _Layer(scheme, self) if module in chosen.values() else getattr(module, _MARK, None)
+            setattr(module, _MARK, own)
         self._modules = list(chosen.values())
-        _attentions.update(attentions.values())
         _use_our_attention(model)
 
     def _note_positions(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -128,11 +130,13 @@ class Installed:
         for hook in self._hooks:
             hook.remove()
         for module in self._modules:
-            _of_module.pop(module, None)
-        if self._modules and not any(module in _of_module for module in self.model.modules()):
-            self.model.set_attn_implementation(_before.pop(self.model, "sdpa"))
-            for module in _list_attentions(self.whole).values():
-                _attentions.discard(module)
+            setattr(module, _MARK, None)
+        attentions = list(_list_attentions(self.whole).values())
+        if self._modules and not any(getattr(module, _MARK, None) for module in attentions):
+            self.model.set_attn_implementation(getattr(self.model, _BEFORE))
+            delattr(self.model, _BEFORE)
+            for module in attentions:
+                delattr(module, _MARK)
         self._hooks, self._modules = [], []
 
     def __enter__(self) -> Installed:
@@ -264,7 +268,7 @@ def _use_our_attention(model: Any) -> None:
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
     if model.config._attn_implementation != NAME:
-        _before[model] = str(model.config._attn_implementation)
+        setattr(model, _BEFORE, str(model.config._attn_implementation))
         model.set_attn_implementation(NAME)
 
 
@@ -273,12 +277,12 @@ def _attend(
     scaling: float | None = None, dropout: float = 0.0, is_causal: bool | None = None, **options: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
     """Compute a layer's attention as transformers asks for it, with the installed scheme if it has one."""
-    layer = _of_module.get(module)
-    if module not in _attentions:
+    if not hasattr(module, _MARK):
         raise UsageError(
-            f"this {type(module).__name__} is in a copy of a model in which a scheme was installed, and has none; "
-            f"install it in the copy, or copy the model before"
+            f"this {type(module).__name__} has no scheme: its model was made from the configuration of one in which a "
+            f"scheme was installed; install it here too, or call set_attn_implementation('sdpa')"
         )
+    layer = getattr(module, _MARK)
     for name, what in (("softcap", "limits its logits by a hyperbolic tangent"), ("s_aux", "has sinks of its own")):
         if options.get(name) is not None:
             raise UsageError(f"{type(module).__name__} {what} ({name}), with which no scheme can be installed")
@@ -286,6 +290,13 @@ def _attend(
     width, scale = query.shape[-1], query.shape[-1] ** -0.5 if scaling is None else scaling
     named: dict[str, Any] = {"causal": bool(causal) and attention_mask is None and query.shape[2] > 1}
     named["dropout"] = dropout
+    if named["causal"]:
+        # SDPA aligns at the top left, ``attend`` at the bottom right: without a mask the places of a static cache
+        # behind the queries are empty.
+        key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
+    if query.dtype != value.dtype:
+        # Under autocast the model's rotation leaves queries and keys in float32, and SDPA would lower them.
+        query, key = query.to(value.dtype), key.to(value.dtype)
     if layer is None:
         # A layer without a scheme computes as SDPA does, through ``attend``, so that ``record`` hears of it too.
         qpos = torch.zeros(1, query.shape[2], dtype=torch.int64, device=query.device)
@@ -300,4 +311,4 @@ def _attend(
 
 def is_installed(model: nn.Module) -> bool:
     """Return whether a scheme is installed in an attention layer of a model, or of this layer's model."""
-    return model in _attentions or any(module in _attentions for module in model.modules())
+    return any(hasattr(module, _MARK) for module in model.modules())

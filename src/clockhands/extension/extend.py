@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clockhands import __version__
+from clockhands.attention import is_installed
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.card import make_cache_finding, make_engine_finding, write_card
@@ -86,6 +87,11 @@ def extend(
     """
     if plan.longest == plan.trained:
         raise UsageError(f"the longest text has {plan.longest:,} tokens, which is the trained length; give more")
+    if is_installed(model.model):
+        raise UsageError(
+            f"a scheme is installed in {type(model.model).__name__}, and methods change the model's own positions; "
+            f"take it out first"
+        )
     list_methods(model, plan.trained, plan.longest)
     stream = encode_text(model, plan.documents)
     signature = make_signature(model, stream, {"trained": plan.trained, "seed": plan.seed})

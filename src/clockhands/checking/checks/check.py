@@ -8,11 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clockhands.attention import is_installed
 from clockhands.catalogue import Catalogue
 from clockhands.checking.models.subject import Subject
 from clockhands.errors import UsageError, describe_unknown
 
 TOLERANCE = 1e-3
+_OF_THE_MODEL_AS_SAVED = (
+    "attention.sdpa", "attention.flex", "load.round_trip", "load.config", "load.meta", "spectrum.apart",
+)  # fmt: skip
+"""Checks that build the model or its attention again, or read its own rotation, in whose place a scheme may stand."""
 _PROGRAM_NEEDS = frozenset({"reuse", "move"})
 """What a check may need that no model takes, only a program that runs models."""
 USES = (
@@ -110,6 +115,8 @@ class Check:
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Return why the check does not apply; None if it does."""
+        if self.name in _OF_THE_MODEL_AS_SAVED and subject.module is not None and is_installed(subject.module):
+            return "about the model as it is saved, and a scheme is installed in it"
         for argument in self.needs:
             if argument == "module" and subject.module is None:
                 return "the adapter has no module"
