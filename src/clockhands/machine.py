@@ -45,9 +45,18 @@ def measure_free_memory(device: torch.device | None = None) -> int:
         import torch
 
         return torch.cuda.mem_get_info(device)[0]
-    return min(
-        [int(psutil.virtual_memory().available), *read_group_allowances(_find_own_group()), *_read_own_allowance()]
-    )
+    group = _GROUPS
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        group = _GROUPS / next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
+    free = [int(psutil.virtual_memory().available), *read_group_allowances(group)]
+    with contextlib.suppress(ImportError):  # Windows has no limits of address spaces, and no such module.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            free.append(max(limit - int(psutil.Process().memory_info().vms), 0))
+    return min(free)
 
 
 def format_bytes(size: int) -> str:
@@ -67,21 +76,3 @@ def read_group_allowances(group: Path) -> Iterator[int]:
             limit = int((folder / "memory.max").read_text())
             counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             yield max(limit - int((folder / "memory.current").read_text()) + int(counts.get("inactive_file", 0)), 0)
-
-
-def _read_own_allowance() -> Iterator[int]:
-    """Yield how many bytes this process may still map, if its address space is limited (``ulimit -v``)."""
-    with contextlib.suppress(ImportError):  # Windows has no such limits, and no such module.
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
-            yield max(limit - int(psutil.Process().memory_info().vms), 0)
-
-
-def _find_own_group() -> Path:
-    """Return the folder of this process's control group; the root where there is none."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        return _GROUPS / next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
-    return _GROUPS

@@ -112,22 +112,17 @@ def hash_weights(model: LanguageModel) -> str:
     digest = hashlib.blake2b(digest_size=16)
     raw = {key: value for key, value in model.model.config.to_dict().items() if key not in ELSEWHERE}
     digest.update(json.dumps(raw, sort_keys=True, default=str).encode())
+    folder = Path(model.source)
+    if is_streamed(model.model) and not folder.is_dir():
+        digest.update(f"{model.source} {getattr(model.model.config, '_commit_hash', None)}".encode())
+        return digest.hexdigest()
     if is_streamed(model.model):
-        _hash_files(model, digest)
+        for path in list_weight_files(folder, read_configuration(folder)):
+            with path.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "blake2b").digest())
         return digest.hexdigest()
     for name, weight in sorted(model.model.state_dict().items()):
         flat = weight.detach().cpu().contiguous().reshape(-1)
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
         digest.update(memoryview(flat.view(torch.uint8).numpy()))
     return digest.hexdigest()
-
-
-def _hash_files(model: LanguageModel, digest: Any) -> None:
-    """Add the files of weights to a digest; of a name on the hub, the name and its commit."""
-    folder = Path(model.source)
-    if not folder.is_dir():
-        digest.update(f"{model.source} {getattr(model.model.config, '_commit_hash', None)}".encode())
-        return
-    for path in list_weight_files(folder, read_configuration(folder)):
-        with path.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "blake2b").digest())

@@ -123,7 +123,12 @@ def _take_step(
     length: int, longest: int, step: int,
 ) -> float:  # fmt: skip
     """Train on one batch, and return its loss. Random numbers follow from the seed and the number of the step."""
-    ids_BS = _draw_texts(model, stream, tuning, length, step).to(model.device)
+    # Windows of the stream, each after what the tokenizer puts before every text.
+    own = length - len(model.start_ids)
+    begins_B = np.random.default_rng([tuning.seed, step]).integers(0, len(stream) - own + 1, tuning.batch)
+    before_BS = np.broadcast_to(np.asarray(model.start_ids, np.int64), (tuning.batch, len(model.start_ids)))
+    drawn_BS = np.concatenate([before_BS, stream[begins_B[:, None] + np.arange(own)]], axis=1)
+    ids_BS = torch.from_numpy(drawn_BS).to(model.device)
     arguments: dict[str, Any] = {}
     if tuning.windows == "skip":
         arguments["position_ids"] = _draw_positions(tuning, length, longest, step).to(model.device)
@@ -142,16 +147,6 @@ def _take_step(
     torch.nn.utils.clip_grad_norm_(weights, 1.0)
     optimizer.step()
     return float(loss.detach())
-
-
-def _draw_texts(model: LanguageModel, stream: Stream, tuning: Tuning, length: int, step: int) -> Int[Tensor, "B S"]:
-    """Draw the windows of a step, each after what the tokenizer puts before every text."""
-    rng = np.random.default_rng([tuning.seed, step])
-    own = length - len(model.start_ids)
-    begins_B = rng.integers(0, len(stream) - own + 1, tuning.batch)
-    ids_BS = stream[begins_B[:, None] + np.arange(own)]
-    before_BS = np.broadcast_to(np.asarray(model.start_ids, np.int64), (tuning.batch, len(model.start_ids)))
-    return torch.from_numpy(np.concatenate([before_BS, ids_BS], axis=1))
 
 
 def _draw_positions(tuning: Tuning, length: int, longest: int, step: int) -> Int[Tensor, "B S"]:

@@ -64,7 +64,12 @@ def generate(
     sampling_options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     _check_ranges(tokens=tokens, beam=beam, samples=samples, max_prompt=max_prompt, **sampling_options)
     if not sampling:
-        _check_sampling_options(beam, **sampling_options, seed=seed)
+        usual = {"temperature": 0, "top_k": 0, "top_p": 1}
+        given_options = {**sampling_options, "seed": seed}.items()
+        names = [name for name, value in given_options if value is not None and value != usual.get(name)]
+        if names:
+            setting = f"beam {beam}" if beam > 1 else "temperature 0"
+            raise UsageError(f"with {setting} nothing is sampled: leave out {', '.join(names)}")
     from clockhands.models import to_language_model  # late, as transformers is with it
 
     model = to_language_model(run, "generate")
@@ -132,12 +137,3 @@ def _check_ranges(**values: float | int | None) -> None:
         wrong.append(f"{same}; leave samples out, or give a temperature of at least {MIN_TEMPERATURE}")
     if wrong:
         raise UsageError("; ".join(wrong))
-
-
-def _check_sampling_options(beam: int, **values: float | int | None) -> None:
-    """Raise UsageError for sampling options that would be ignored because nothing is sampled."""
-    without_effect = {"temperature": 0, "top_k": 0, "top_p": 1}
-    names = [name for name, value in values.items() if value is not None and value != without_effect.get(name)]
-    if names:
-        setting = f"beam {beam}" if beam > 1 else "temperature 0"
-        raise UsageError(f"with {setting} nothing is sampled: leave out {', '.join(names)}")

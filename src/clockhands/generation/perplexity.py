@@ -157,7 +157,14 @@ def evaluate_windows(
     low, high = loss.interval
     signature = f"window:{length}" + (f"|stride:{stride}" if stride is not None else "")
     perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), signature)
-    table = _tabulate_by_place(losses_NS, windows.counted_NS[:, 1:], buckets)
+    # By the place of a token in its window; places at which nothing counts are left out.
+    places, rows = losses_NS.shape[1], []
+    for first, last in pairwise(np.linspace(0, places, min(buckets, places) + 1).astype(int)):
+        tokens = int(windows.counted_NS[:, 1 + first : 1 + last].sum())
+        if tokens:
+            mean = float(losses_NS[:, first:last].sum()) / tokens
+            rows.append([f"{first + 1}-{last}", tokens, mean, math.exp(mean)])
+    table = Table.of(["place in window", "tokens", "loss per token", "perplexity"], rows)
     return Evaluation((loss.to_score(), perplexity), loss, table, resampled=resampled)
 
 
@@ -180,15 +187,3 @@ def _group_windows(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWin
     return Loss(
         np.bincount(groups_N, nats_N, count).astype(np.float64), np.bincount(groups_N, tokens_N, count).astype(np.int64)
     ), resampled
-
-
-def _tabulate_by_place(losses_NS: Float[np.ndarray, "N S-1"], counted_NS: NDArray[np.bool_], buckets: int) -> Table:
-    """Tabulate the loss by the place of a token in its window; places at which nothing counts are left out."""
-    places = losses_NS.shape[1]
-    rows = []
-    for low, high in pairwise(np.linspace(0, places, min(buckets, places) + 1).astype(int)):
-        tokens = int(counted_NS[:, low:high].sum())
-        if tokens:
-            mean = float(losses_NS[:, low:high].sum()) / tokens
-            rows.append([f"{low + 1}-{high}", tokens, mean, math.exp(mean)])
-    return Table.of(["place in window", "tokens", "loss per token", "perplexity"], rows)

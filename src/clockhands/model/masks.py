@@ -69,14 +69,6 @@ def select_mask_of_new_tokens(tokens: TokenBatch, past: int | Tensor) -> Bool[Te
     return tokens.mask_BT.index_select(1, past + torch.arange(new, device=tokens.ids_BS.device))
 
 
-def _has_padding(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
-    """Return whether a mask hides any key; one that hides none is left out, as kernels are faster without a mask.
-
-    While tracing, when no value can be read, every mask is taken to hide some. On a GPU this waits for the device.
-    """
-    return mask_BT is not None and (torch.compiler.is_compiling() or not bool(mask_BT.all()))
-
-
 def has_padding_after_tokens(mask_BT: Bool[Tensor, "B T"]) -> bool:
     """Return whether padding follows a token in any row, at the end or between tokens: padding on the left does not."""
     return bool((mask_BT[:, :-1] & ~mask_BT[:, 1:]).any())
@@ -88,8 +80,14 @@ def _expand_key_mask(mask_BT: Bool[Tensor, "B T"], queries: int) -> Mask:
 
 
 def _make_padding_mask(mask_BT: Bool[Tensor, "B T"] | None, queries: int) -> Mask | None:
-    """Return the mask that hides padded keys from every query, [B, 1, S, T]; None if there is no padding."""
-    return _expand_key_mask(mask_BT, queries) if mask_BT is not None and _has_padding(mask_BT) else None
+    """Return the mask that hides padded keys from every query, [B, 1, S, T]; None if there is no padding.
+
+    Kernels are faster without a mask. While tracing, when no value can be read, every mask is taken to hide some keys.
+    On a GPU this waits for the device.
+    """
+    if mask_BT is None or (not torch.compiler.is_compiling() and bool(mask_BT.all())):
+        return None
+    return _expand_key_mask(mask_BT, queries)
 
 
 def make_self_mask(tokens: TokenBatch, past: int) -> Mask | None:

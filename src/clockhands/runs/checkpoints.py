@@ -96,19 +96,6 @@ def remove_leftovers(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _read_state(checkpoint: Path) -> dict[str, object]:
-    """Read the Trainer's state in a checkpoint.
-
-    Raises CheckpointError for a checkpoint that is foreign, damaged or incomplete.
-    """
-    if not (checkpoint / STATE).exists():
-        raise CheckpointError(f"{checkpoint} is not a checkpoint of a training run ({STATE} not found)")
-    state = read_json(checkpoint / STATE)
-    if state.get("global_step") != get_step(checkpoint):
-        raise CheckpointError(f"{checkpoint} is damaged: its state is of step {state.get('global_step')!r}")
-    return state
-
-
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """Read the weights of a checkpoint. Raises CheckpointError if they are missing or damaged."""
     try:
@@ -145,7 +132,11 @@ def check_resumable(checkpoint: Path) -> None:
     """
     from transformers import TrainerState
 
-    _read_state(checkpoint)
+    if not (checkpoint / STATE).exists():
+        raise CheckpointError(f"{checkpoint} is not a checkpoint of a training run ({STATE} not found)")
+    state = read_json(checkpoint / STATE)
+    if state.get("global_step") != get_step(checkpoint):
+        raise CheckpointError(f"{checkpoint} is damaged: its state is of step {state.get('global_step')!r}")
     read_loss(checkpoint)
     with explain_faults(checkpoint / STATE, "the record"):
         TrainerState.load_from_json(str(checkpoint / STATE))

@@ -74,7 +74,11 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None, *, validates: bool 
     training = recipe.training
     updates = training.max_steps or updates
     if training.learning_rate == "auto":
-        training = replace(training, learning_rate=_compute_rate(recipe))
+        # For the paper's schedule it is the factor of equation 3.
+        peak = 1.0 if training.schedule == "paper" else compute_peak_rate(recipe.model)
+        is_begun = training.begin_from is not None and training.schedule != "paper"
+        rate = float(f"{peak / FINE_TUNING_DIVISOR if is_begun else peak:.4g}")
+        training = replace(training, learning_rate=rate)
     if training.warmup_steps == "auto" and updates is not None:
         training = replace(training, warmup_steps=compute_warmup_steps(updates, recipe.model, training.schedule))
     if validates is not None and updates is not None:
@@ -150,14 +154,6 @@ def _count_epoch(recipe: Recipe, material: TrainingData) -> int:
 def _count_depth(model: TransformerConfig) -> int:
     """Count the layers of the deepest stack."""
     return max(model.count_layers(side) for side in model.sides)
-
-
-def _compute_rate(recipe: Recipe) -> float:
-    """Return the number that stands for ``learning_rate = "auto"``, rounded to four digits."""
-    if recipe.training.schedule == "paper":
-        return 1.0  # the factor of equation 3
-    peak = compute_peak_rate(recipe.model)
-    return float(f"{peak if recipe.training.begin_from is None else peak / FINE_TUNING_DIVISOR:.4g}")
 
 
 Rate = Callable[[int], float]
