@@ -23,7 +23,7 @@ from clockhands.attention import attend, attend_reference
 from clockhands.errors import ConfigError
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.side_schemes import build_side
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, AttentionInputs, Composition, Scheme, Sizes, build
 from clockhands.schemes.position_presets import POSITION_PRESETS
 

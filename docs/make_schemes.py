@@ -37,11 +37,11 @@ from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.effect import make_positions  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # noqa: E402
 from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E402
-from clockhands.scheme_pages.shown_options import complete_options  # noqa: E402
 from clockhands.scheme_pages.variants import (  # noqa: E402
     LEFT_OUT,
     VARIANTS,
     Variant,
+    complete_options,
 )
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 

@@ -22,7 +22,7 @@ from clockhands.attention import (
     window_blocks,
 )
 from clockhands.errors import UsageError
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Alibi, AttentionInputs, Scheme, Sizes, build
 
 HEADS, WIDTH = 4, 8

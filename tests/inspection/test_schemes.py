@@ -20,7 +20,7 @@ from clockhands.inspection.reading.logit_split import (
 )
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor
 

@@ -14,7 +14,7 @@ from clockhands.errors import ConfigError
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import append_positions, split_positions
 from clockhands.model.size import count_parameters
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core, model, words
 

@@ -15,7 +15,7 @@ from clockhands.machine import format_bytes
 from clockhands.model import PRESETS, Transformer, TransformerConfig, make_preset
 from clockhands.model.side_schemes import avoid_large_tables, build_side
 from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
 

@@ -16,7 +16,7 @@ import torch
 from clockhands.attention import attend
 from clockhands.errors import PositionError
 from clockhands.scheme_pages.page import PAGE_SIZES, list_limits, make_page, make_pages
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Declares, Scheme, build
 from clockhands.shapes import Tensor
 from tests.answers import kept, scheme_results

@@ -12,7 +12,7 @@ import pytest
 from clockhands.findings import Figure, Mark
 from clockhands.scheme_pages.effect import PICTURE_SIZES, compute_effect
 from clockhands.scheme_pages.picture import adds_vectors, make_encoding_panel, make_figure
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Index, Sinusoidal, build
 
 CHANGES_NOTHING = {"none": "no position: every key is treated alike at any distance, which is what its picture says"}

@@ -11,8 +11,7 @@ import pytest
 
 from clockhands.positions import TRANSFORMS
 from clockhands.scheme_pages.page import PAGE_SIZES, list_rows
-from clockhands.scheme_pages.shown_options import complete_options
-from clockhands.scheme_pages.variants import LEFT_OUT, VARIANTS, Variant
+from clockhands.scheme_pages.variants import LEFT_OUT, SHOWN_LENGTH, VARIANTS, Variant, complete_options
 from clockhands.schemes import CATALOGUE, build
 from tests.schemes.oracles import ORACLES
 from tests.schemes.oracles import VARIANTS as COMPARED
@@ -94,3 +93,17 @@ def test_everything_left_out_has_a_reason_and_no_catalogue_line() -> None:
     for name, reason in LEFT_OUT.items():
         assert len(reason.split()) > 5, name
         assert name.lower() not in CATALOGUE
+
+
+def test_every_scheme_is_built_with_the_options_that_it_is_shown_with() -> None:
+    for name in CATALOGUE:
+        assert type(build(CATALOGUE, name, PAGE_SIZES, complete_options(name))) is CATALOGUE[name]
+
+
+def test_only_a_trained_length_is_added_and_only_where_it_is_needed() -> None:
+    needing = {name for name in CATALOGUE if complete_options(name)}
+    assert needing == {"fope", "dual-chunk", "rerope", "self-extend"}
+    assert complete_options("fope") == {"original_length": SHOWN_LENGTH}
+    assert complete_options("fope", {"std": 0.5}, 64) == {"std": 0.5, "original_length": 64}
+    assert complete_options("rerope", {"window": 2 * SHOWN_LENGTH}) == {"window": 2 * SHOWN_LENGTH}
+    assert complete_options("rope", {"spectrum": "llama3"}) == {"spectrum": "llama3", "original_length": SHOWN_LENGTH}

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import ConfigError
 from clockhands.options import fits, options_of
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Sizes, build, find_option_faults
 
 SIZES = Sizes(width=32, d_model=32, num_heads=4, head_dim=8)

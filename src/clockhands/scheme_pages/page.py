@@ -14,8 +14,7 @@ from typing import Any
 
 from clockhands.options import describe, options_of, read_docstring
 from clockhands.scheme_pages.excused_laws import list_excuses
-from clockhands.scheme_pages.shown_options import complete_options
-from clockhands.scheme_pages.variants import VARIANTS, Variant
+from clockhands.scheme_pages.variants import VARIANTS, Variant, complete_options
 from clockhands.schemes import CATALOGUE, Declares
 from clockhands.schemes.catalogue import Sizes, build
 

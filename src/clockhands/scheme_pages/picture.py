@@ -17,7 +17,7 @@ from clockhands.scheme_pages.effect import (
     compute_effect,
     make_positions,
 )
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes.catalogue import build
 from clockhands.schemes.scheme import Scheme

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import tomli_w
-
 from clockhands.options import defaults_of, options_of
 from clockhands.positions import TRANSFORMS
+from clockhands.schemes.rotary.trained_length import add_trained_length
 
 Kind = Literal["spectrum", "form", "transform"]
 
@@ -165,6 +164,8 @@ def find_variant(name: str) -> Variant | None:
 
 def describe_variant(variant: Variant) -> str:
     """Return what a row is, where its scheme is explained, and the table of a recipe that asks for it."""
+    import tomli_w  # late: the schemes are tested with the core alone, which has no such package
+
     lines = [f"{variant.name}: {variant.title}", "", f"source     {variant.source}"]
     lines += [f"used by    {', '.join(variant.models) or 'no widely known model'}"]
     if variant.of:
@@ -199,3 +200,15 @@ LEFT_OUT: dict[str, str] = {
     "LOOPE and Hilbert orders": "an order of patches, which is data: pass the order's number as the position",
 }
 """What is left out, and why: the interface does not carry it honestly, or nobody can say what it is."""
+
+
+SHOWN_LENGTH = 512
+"""The trained length of what is shown: that of the text on which costs are measured."""
+
+
+def complete_options(
+    name: str, overrides: Mapping[str, Any] | None = None, length: int = SHOWN_LENGTH
+) -> dict[str, Any]:
+    """Return the options of a scheme, with ``length`` as its trained length where it needs one and has none."""
+    completed: dict[str, Any] = add_trained_length({"scheme": name, **(overrides or {})}, length, only_needed=True)
+    return {option: value for option, value in completed.items() if option != "scheme"}

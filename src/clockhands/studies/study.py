@@ -28,7 +28,7 @@
     on = "score"                              # or a split of longer text: "4 × 65 tokens", "4 × 65 tokens, growth";
                                               # or what was measured inside: "before: MEASURE", "after: MEASURE"
 
-    [figure]                                  # optional: see figure.py
+    [figure]                                  # optional: see docs/tools/answers/study_figure.py
 
     [size.gpu]                                # optional: what differs in this size, see sizes.py
 

@@ -25,7 +25,7 @@ from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import split_first_batch
 from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 
 from .. import planted
 from ..planted import answer

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.scheme_pages.shown_options import complete_options
+from clockhands.scheme_pages.variants import complete_options
 
 
 @dataclass
