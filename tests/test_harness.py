@@ -13,7 +13,8 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.models import open_language_model
-from clockhands.training import train
+from clockhands.runs import Run
+from tests.generation.conftest import writer
 from tests.runs.tiny import LENGTH, save_model
 
 if importlib.util.find_spec("lm_eval") is None:
@@ -25,25 +26,12 @@ from lm_eval.tasks import TaskManager
 
 from clockhands import harness
 
+__all__ = ["writer"]
+
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(tmp_path_factory.mktemp("llama") / "llama", "llama")
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "text.txt").write_text("the cat sat on the mat. " * 40, encoding="utf8")
-    recipe = {
-        "data": {"corpus": "text", "train": [str(folder / "text.txt")], "unit": "file", "holdout": 0.2},
-        "tokenizer": {"kind": "character"},
-        "model": {"preset": "tiny", "kind": "decoder", "d_model": 16, "num_heads": 2, "d_ff": 16, "decoder_layers": 1},
-        "position": {"scheme": "rope"},
-        "batches": {"size": 4, "window": 33},
-        "training": {"max_steps": 2, "threads": 1},
-    }
-    return train(recipe, folder / "run", draw=False).path
 
 
 def ask(model: Any, context: str, continuation: str) -> tuple[float, bool]:
@@ -59,6 +47,11 @@ def score(source: Path, context: str, continuation: str, **position: Any) -> flo
     with torch.no_grad():
         logp_TV = opened.model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
     return sum(float(logp_TV[at - 1, ids[at]]) for at in range(len(first), len(ids)))
+
+
+@pytest.fixture
+def run(writer: Run) -> Path:
+    return writer.path
 
 
 @pytest.mark.parametrize("which", ["llama", "run"])

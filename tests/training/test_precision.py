@@ -20,7 +20,7 @@ from clockhands.comparison.trial_runner import run_trial
 from clockhands.model.config import TransformerConfig, make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
-from clockhands.training import Recipe, TrainingData, TrainingStopped, prepare, resume, train
+from clockhands.training import TrainingData, TrainingStopped, resume, train
 from clockhands.training.precision import NARROWEST, Precision, choose_precision, multiplies_in_bf16, read_precision
 from tests.shared import Logged
 from tests.training.test_start import on_step, weights
@@ -31,11 +31,6 @@ CPU, TINY = torch.device("cpu"), make_preset("tiny")
 
 def wide() -> TransformerConfig:
     return make_preset("paper-base")
-
-
-@pytest.fixture(scope="module")
-def material() -> TrainingData:
-    return prepare(Recipe.from_tables(tables()))
 
 
 def let_processor_have_bf16(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:

@@ -15,7 +15,7 @@ from transformers import get_cosine_schedule_with_warmup, get_inverse_sqrt_sched
 from clockhands.errors import ConfigError
 from clockhands.model.config import make_preset
 from clockhands.runs.recipe.sections import Training
-from clockhands.training import Recipe, TrainingData, prepare, resume, train, vary_recipe
+from clockhands.training import Recipe, TrainingData, resume, train, vary_recipe
 from clockhands.training.schedule import (
     compute_peak_rate,
     compute_warmup_steps,
@@ -37,11 +37,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def open_tables(**training: Any) -> dict[str, dict[str, Any]]:
     """Tables that say nothing of the rate and its warm-up."""
     return tables(learning_rate=None, warmup_steps=None, **training)
-
-
-@pytest.fixture(scope="module")
-def material() -> TrainingData:
-    return prepare(Recipe.from_tables(tables()))
 
 
 def test_the_papers_preset_has_the_papers_schedule() -> None:

@@ -30,7 +30,6 @@ from clockhands.training import (
     TrainingStopped,
     callbacks,
     keeping,
-    prepare,
     resume,
     session,
     train,
@@ -52,11 +51,6 @@ def _heed_sighup() -> Iterator[None]:
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
-
-
-@pytest.fixture(scope="module")
-def material() -> TrainingData:
-    return prepare(Recipe.from_tables(tables()))
 
 
 @pytest.fixture(scope="module")

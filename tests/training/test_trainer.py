@@ -15,13 +15,8 @@ from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.model import build
 from clockhands.training.precision import Precision
 from clockhands.training.trainer import RANK_STRIDE, ClockhandsTrainer, EpochLoader, complete_arguments, make_arguments
-from clockhands.training.training_data import TrainingData, prepare
+from clockhands.training.training_data import TrainingData
 from tests.training.tiny import TABLES
-
-
-@pytest.fixture(scope="module")
-def material() -> TrainingData:
-    return prepare(Recipe.from_tables(TABLES))
 
 
 @pytest.fixture

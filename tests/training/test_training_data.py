@@ -21,11 +21,6 @@ def recipe() -> Recipe:
     return Recipe.from_tables(TABLES)
 
 
-@pytest.fixture(scope="module")
-def material(recipe: Recipe) -> TrainingData:
-    return prepare(recipe)
-
-
 def test_each_process_has_its_share_of_every_batch(recipe: Recipe, material: TrainingData) -> None:
     whole = [sorted(batch) for batch in material.batches(recipe)]
     shares = [list(material.batches(recipe, shard, 2)) for shard in range(2)]
