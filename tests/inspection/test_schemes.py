@@ -22,9 +22,9 @@ from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE
-from clockhands.shapes import Tensor
 
 from .measures.readings import check_order_of_parts, check_terms
+from .tiny import draw_ids
 
 VOCAB = 97
 OPTIONS: dict[str, dict[str, Any]] = {"swin": {"rows": 16, "columns": 16}}
@@ -44,13 +44,9 @@ def _model(name: str) -> Transformer:
     return model
 
 
-def _ids() -> Tensor:
-    return torch.randint(3, VOCAB, (6, 12), generator=torch.Generator().manual_seed(0))
-
-
 def _captured(name: str) -> tuple[Subject, Capture]:
     subject = Subject.of(_model(name))
-    return subject, capture(subject.model, subject.forward, _ids(), batch=2)
+    return subject, capture(subject.model, subject.forward, draw_ids(), batch=2)
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
@@ -58,7 +54,7 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
     subject, recorded = _captured(name)
     heard: list[Any] = []
     with record(heard.append):
-        subject.forward(_ids())
+        subject.forward(draw_ids())
     for layer, true in zip(recorded.layers, heard, strict=True):
         check_terms(layer, 1e-6 if name in ROUNDS_INSIDE else 1e-10, true.logits_BHST)
         assert split_logits(layer, recorded.ordinary_T).compute_head_shares().sum(-1).sub(1).abs().max() < 1e-5

@@ -19,19 +19,15 @@ from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
 
 from .measures.readings import check_terms
-from .tiny import LAYERS, VOCAB, own, tiny
+from .tiny import LAYERS, draw_ids, own, tiny
 
 BOTH = "encoder-decoder"
 FAMILIES = ("bart", "marian", "t5")
 
 
-def _ids(texts: int = 6, length: int = 12, seed: int = 0) -> Tensor:
-    return torch.randint(3, VOCAB, (texts, length), generator=torch.Generator().manual_seed(seed))
-
-
 def _sources() -> Tensor:
     """Sources of unequal length: -1 where nothing stands."""
-    source = _ids(length=9, seed=1)
+    source = draw_ids(length=9, seed=1)
     source[::2, 6:] = -1
     return source
 
@@ -41,7 +37,7 @@ def _model(name: str) -> Any:
 
 
 def _captured(subject: Subject) -> Capture:
-    return capture(subject.model, subject.forward, _ids(), source_NS=_sources(), batch=4)
+    return capture(subject.model, subject.forward, draw_ids(), source_NS=_sources(), batch=4)
 
 
 @torch.no_grad()
@@ -56,8 +52,8 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
         if isinstance(part, hf.PreTrainedModel):  # in older versions the stacks of T5 do not follow the whole
             part.set_attn_implementation("eager")
     told = whole(
-        input_ids=source.clamp(min=0), attention_mask=(source >= 0).long(), decoder_input_ids=_ids(),
-        decoder_attention_mask=torch.ones_like(_ids()), output_hidden_states=True, output_attentions=True,
+        input_ids=source.clamp(min=0), attention_mask=(source >= 0).long(), decoder_input_ids=draw_ids(),
+        decoder_attention_mask=torch.ones_like(draw_ids()), output_hidden_states=True, output_attentions=True,
     )  # fmt: skip
     for ours, theirs in zip(recorded.hidden, told.decoder_hidden_states, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
@@ -78,7 +74,7 @@ def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
     subject, states = Subject.of(model, side="decoder"), []
     source = _sources()
     memory = model.encode(TokenBatch(source.clamp(min=0), mask_BT=source >= 0))
-    model.decode(TokenBatch(_ids()), memory, layer_states=states)
+    model.decode(TokenBatch(draw_ids()), memory, layer_states=states)
     recorded = _captured(subject)
     for ours, theirs in zip(recorded.hidden, states, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
@@ -89,7 +85,7 @@ def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
 @pytest.mark.parametrize("name", [*FAMILIES, "own"])
 def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> None:
     subject = Subject.of(_model(name).double(), side=side)
-    recorded = capture(subject.model, subject.forward, _ids(), batch=4) if side == "encoder" else _captured(subject)
+    recorded = capture(subject.model, subject.forward, draw_ids(), batch=4) if side == "encoder" else _captured(subject)
     for layer in recorded.layers:
         check_terms(layer, 1e-10)
 
@@ -97,7 +93,9 @@ def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> Non
 # Marian is BART with a table of sinusoids: its own table is read above.
 @pytest.mark.parametrize("name", ["bart", pytest.param("marian", marks=pytest.mark.exhaustive), "t5", "own"])
 def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
-    found = {side: inspect(_model(name), texts=_ids(12, 20), side=side, name=name) for side in ("encoder", "decoder")}
+    found = {
+        side: inspect(_model(name), texts=draw_ids(12, 20), side=side, name=name) for side in ("encoder", "decoder")
+    }
     assert found["decoder"].facts["model"] == f"{name} (decoder)"
     assert found["decoder"].facts["attention"] == "each token sees those before it"
     assert found["encoder"].facts["attention"] == "every token sees all others"
@@ -120,7 +118,7 @@ def test_a_side_that_is_not_there() -> None:
 def test_words_that_the_encoder_does_not_know() -> None:
     subject = Subject.of(own(kind=BOTH, source_vocab_size=20, tying="none"), side="decoder")
     with pytest.raises(UsageError, match="knows 20 tokens and was given the id"):
-        subject.forward(_ids())
+        subject.forward(draw_ids())
 
 
 class Letters:

@@ -118,3 +118,8 @@ def own(position: PositionConfig | str = "rope", kind: Any = "encoder", **option
     sides = {side: position for side in ("encoder", "decoder") if side in kind}
     layers = {f"{side}_layers": LAYERS for side in sides}
     return Transformer(TransformerConfig(kind=kind, **{**sizes, **sides, **layers, **options})).eval()
+
+
+def draw_ids(texts: int = 6, length: int = 12, seed: int = 0) -> torch.Tensor:
+    """Draw token ids that these models know; no special ones."""
+    return torch.randint(3, VOCAB, (texts, length), generator=torch.Generator().manual_seed(seed))

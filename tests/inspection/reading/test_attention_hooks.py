@@ -16,6 +16,8 @@ from clockhands.models.influence import find_influence
 from clockhands.models.subject import Subject
 from clockhands.schemes import Alibi
 
+from ..tiny import draw_ids
+
 VOCAB = 97
 SIZES = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 
@@ -32,10 +34,6 @@ def test_large_logits_are_no_masks() -> None:
     """ALiBi's steepest slope over 4,096 tokens, and a head with logits of ± 1,000."""
     assert bool(find_mask(-torch.arange(4096.0)[None]).all())
     assert bool(find_mask(torch.tensor([[-1000.0, 1000.0]])).all())
-
-
-def _ids() -> torch.Tensor:
-    return torch.randint(3, VOCAB, (48, 20), generator=torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()
@@ -62,8 +60,8 @@ def _without_positions(name: str) -> Any:
 def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     """Their masks are -10,000 or lie in an argument beside the input; neither is a term of position."""
     subject = Subject.of(_without_positions(name))
-    assert find_influence(subject.forward, _ids()).causal
-    recorded = capture(subject.model, subject.forward, _ids())
+    assert find_influence(subject.forward, draw_ids(48, 20)).causal
+    recorded = capture(subject.model, subject.forward, draw_ids(48, 20))
     found = split_logits(recorded.layers[0], recorded.ordinary_T)
     assert found.error < 1e-5
     assert abs(compute_positional_share(found.compute_layer_shares())) < 0.05
@@ -80,7 +78,7 @@ def test_a_scheme_that_is_installed_is_read_with_what_it_adds() -> None:
     )  # fmt: skip
     model, heard = hf.LlamaModel(config).eval(), list[ComputedAttention]()
     with install(model, Alibi(4), layers=[1]), listen(model, heard.append):
-        model(_ids()[:2])
+        model(draw_ids(48, 20)[:2])
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])[:, None, None]
     distance = torch.arange(20)[:, None] - torch.arange(20)
     added = [computed.bias_BHST for computed in heard]

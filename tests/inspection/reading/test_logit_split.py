@@ -11,14 +11,10 @@ from clockhands.inspection.reading.capture import capture
 from clockhands.models.subject import Subject
 
 from ..measures.readings import check_order_of_parts, check_terms
-from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
+from ..tiny import CONFIGS, LAYERS, UNLISTED, draw_ids, tiny
 
 ROUNDS_INSIDE = {"modernbert", "qwen3", "gemma3", "cohere", "olmo2", "gpt-neo", "gpt-j", "mpt"}
 """Families whose own code drops to float32 on the way to the logits (a norm, a rotation, a softmax)."""
-
-
-def _ids(texts: int = 5, length: int = 12) -> torch.Tensor:
-    return torch.randint(3, VOCAB, (texts, length), generator=torch.Generator().manual_seed(0))
 
 
 def _eager_attentions(model: Any, ids: torch.Tensor) -> Any:
@@ -33,7 +29,7 @@ def _eager_attentions(model: Any, ids: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("name", sorted({*CONFIGS, *UNLISTED} - {"falcon-alibi"}))
 def test_captured_attention_is_the_eager_implementations(name: str) -> None:
-    subject, ids = Subject.of(tiny(name)), _ids()
+    subject, ids = Subject.of(tiny(name)), draw_ids(5)
     recorded = capture(subject.model, subject.forward, ids, batch=5)
     assert len(recorded.layers) == LAYERS
     expected = _eager_attentions(tiny(name), ids)
@@ -45,7 +41,7 @@ def test_captured_attention_is_the_eager_implementations(name: str) -> None:
 
 def test_falcon_with_alibi_is_read_as_published() -> None:
     """(q·k + slope · j) / √d_head, as in the code that came with falcon-rw; eager in transformers adds slopes twice."""
-    subject, ids = Subject.of(tiny("falcon-alibi")), _ids()
+    subject, ids = Subject.of(tiny("falcon-alibi")), draw_ids(5)
     plain = tiny("falcon-alibi")
     assert plain.config._attn_implementation == "sdpa"
     with torch.no_grad():
@@ -77,7 +73,7 @@ assert CONFIGS.keys() >= IN_FLOAT32
 )
 def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     subject = Subject.of(tiny(name).to(kind))
-    recorded = capture(subject.model, subject.forward, _ids(), batch=2)
+    recorded = capture(subject.model, subject.forward, draw_ids(5), batch=2)
     bound = 1e-10 if kind == torch.float64 and name not in ROUNDS_INSIDE else 1e-5
     for layer in recorded.layers:
         check_terms(layer, bound)
@@ -87,13 +83,13 @@ def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
 def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     """Parts are told apart by adding one after the other; the order does not decide."""
     subject = Subject.of(tiny(name).double())
-    check_order_of_parts(capture(subject.model, subject.forward, _ids(), batch=5).layers[-1], 1e-5)
+    check_order_of_parts(capture(subject.model, subject.forward, draw_ids(5), batch=5).layers[-1], 1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
 def test_the_input_tables_are_where_the_data_says(name: str) -> None:
     """Token row × scale + position row + segment, through the norm, is what enters the first block."""
-    subject, ids = Subject.of(tiny(name)), _ids()
+    subject, ids = Subject.of(tiny(name)), draw_ids(5)
     assert subject.mechanisms, "every family listed has a mechanism"
     tables = subject.read_tables()
     if tables is None:
