@@ -130,12 +130,13 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
         return next(iter(candidates))
     bare = {key: value for key, value in positions.part.items() if key not in REPLACED}
     expected = dataclasses.replace(positions, strange=())
+    readers = {program, "transformers5"} if program == "transformers4" else {program}  # which reads older files too
     for keys in candidates:
         # A rule of the file goes before a new table, so that it has to be taken back.
         beside = {"rope_scaling": None} if positions.part.get("rope_scaling") and "rope_scaling" not in keys else {}
         files = [{**bare, **keys}, {**positions.part, **beside, **keys}]
         try:
-            read = [read_huggingface(file, positions.source, program) for file in files]
+            read = [read_huggingface(file, positions.source, reader) for file in files for reader in readers]
         except CheckpointError:
             continue
         if all(compare(expected, dataclasses.replace(again, strange=())) is None for again in read):

@@ -101,8 +101,9 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     """Return that positions enter otherwise than by rotation, and not in the same way or not as far."""
     both = [positions.entry or "rotation alone" for positions in (first, second)]
     lengths = [positions.claimed_length for positions in (first, second)]
-    unnamed = all(positions.entry for positions in (first, second)) and any("the weights tell" in side for side in both)
-    same = unnamed or all(side.startswith("no rotation (") for side in both)
+    # The weights tell what one program names, and each has words of its own for no rotation at all.
+    still = all(side.startswith("no rotation") for side in both)
+    same = still and (any("the weights tell" in side for side in both) or all("rotation (" in side for side in both))
     if both[0] != both[1] and not same:
         return Difference(None, "", (), f"positions enter by {both[0]} against {both[1]}")
     if first.entry and both[0] == both[1] and lengths[0] != lengths[1]:

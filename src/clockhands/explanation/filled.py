@@ -38,6 +38,18 @@ ALIASES = {
     "partial_rotary_factor": ("rotary_pct", "rope_pct", "rotary_percentage"),
 }
 """Other names of keys of Llama, for files of architectures that transformers does not know."""
+OLD_DEFAULTS: dict[str, dict[str, Any]] = {
+    "cohere": {"rope_theta": 10000.0}, "falcon_h1": {"rope_theta": 100000.0}, "olmo3": {"rope_theta": 10000.0},
+    "kyutai_speech_to_text": {"rope_theta": 100000.0}, "persimmon": {"rope_theta": 25000.0},
+    "qwen3_vl_text": {"rope_theta": 5000000.0}, "qwen3_vl_moe_text": {"rope_theta": 5000000.0},
+    "apertus": {"rope_theta": 12000000.0, "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0}},
+    "gpt_oss": {"rope_theta": 150000.0, "rope_scaling": {
+        "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+        "original_max_position_embeddings": 4096}},
+}  # fmt: skip
+"""Defaults of classes of transformers 4.57.1 that those of transformers 5 no longer have, or apply otherwise."""
 UNKNOWN = {"pairing": "halves", "share": 1.0, "window": "by kind"}
 """What is taken for granted of an architecture that transformers does not know: that it rotates as Llama."""
 
@@ -126,8 +138,6 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
         raise CheckpointError(f"{source} sets model_type = {show_value(raw['model_type'])}, which is no name")
     part: dict[str, Any] = copy.deepcopy(dict(raw))
     prefix = ""
-    if program == "transformers4":
-        _drop_new_tables(part)
     with quiet():
         from transformers import CONFIG_MAPPING
 
@@ -136,6 +146,8 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
         known = _is_known(part, CONFIG_MAPPING)
         try:
             written = copy.deepcopy(part) if known else _rename_for_llama(part, source)
+            if program == "transformers4":
+                _write_as_before(written)
             config = CONFIG_MAPPING[part["model_type"] if known else "llama"].from_dict(written)
         except CheckpointError:
             raise
@@ -175,12 +187,28 @@ def _check_sizes(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
             check_layers(value, f"{prefix}{key}", source)
 
 
-def _drop_new_tables(raw: dict[str, Any]) -> None:
-    """Leave out ``rope_parameters``, which transformers 4 does not read."""
-    raw.pop("rope_parameters", None)
+def _write_as_before(raw: dict[str, Any]) -> None:
+    """Change a file to what transformers 4.57 makes of it, in the keys of transformers 5."""
+    raw.pop("rope_parameters", None)  # which it does not read
+    defaults = OLD_DEFAULTS.get(str(raw.get("model_type")), {})
+    if (
+        raw.get("rope_scaling", defaults) is None and "rope_scaling" in defaults
+    ):  # null is no rule there, not the default
+        raw["rope_parameters"] = {"rope_type": "default", "rope_theta": raw.get("rope_theta", defaults["rope_theta"])}
+    for key, value in copy.deepcopy(defaults).items():
+        raw.setdefault(key, value)
+    rule = raw["rope_scaling"] if isinstance(raw.get("rope_scaling"), dict) else {}
+    kind = rule.get("rope_type", rule.get("type"))
+    rule.pop("rope_theta", None)  # the base stands outside
+    if kind in ("longrope", "su") and raw.get("original_max_position_embeddings"):
+        rule.pop("factor", None)  # it takes the ratio of the lengths instead
+    elif kind in ("yarn", "llama3"):
+        raw.pop("original_max_position_embeddings", None)  # it looks for it in the table alone
+    if raw.get("model_type") == "nemotron":
+        raw.pop("rope_scaling", None)
     for value in raw.values():
         if isinstance(value, dict):
-            _drop_new_tables(value)
+            _write_as_before(value)
 
 
 def _rename_for_llama(raw: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -185,6 +185,11 @@ def _count_channels(table: _Table, rule: str, head_dim: int) -> tuple[float, int
         return 1.0, check_count(rotary or filled.get("n_embd"), table.origin["channels"], filled.source)
     usual = filled.facts.get("share", 1.0) if rule == "default" else 1.0
     share = table.number("partial_rotary_factor", usual, "channels", SHARES, least=0)
+    if filled.program == "transformers4" and "share" not in filled.facts and share != 1:
+        raise CheckpointError(
+            f"{filled.source} sets {table.origin['channels']} = {share:g}, by which transformers 4 makes a table for "
+            f"{int(head_dim * share)} channels; attention there multiplies all {head_dim} by it, and fails"
+        )
     if rule == "proportional" or (rule == "default" and "share" not in filled.facts):
         return share, head_dim
     if table.origin["channels"].startswith("default of") and filled.raw.get("rotary_dim") is not None:

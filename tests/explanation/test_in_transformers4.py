@@ -1,0 +1,51 @@
+"""What is read as transformers 4 reads it is what its own rotary modules compute.
+
+Recorded from the modules of transformers 4.57.1, made of the configuration that its own class makes of the file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation.huggingface import read_huggingface
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+LISTS = {"short_factor": [1.0 + pair / 64 for pair in range(64)], "long_factor": [1.0 + pair for pair in range(64)]}
+RECORDED: dict[str, tuple[dict[str, Any], float, float, float]] = {
+    "cohere": ({}, 0.865964353, 0.0001154782, 1.0), "falcon_h1": ({}, 0.835362554, 1.1970850e-05, 1.0),
+    "persimmon": ({}, 0.531041861, 7.5323631e-05, 1.0), "qwen3_vl_text": (
+        {"rope_scaling": {"rope_type": "default", "mrope_section": [24, 20, 20]}}, 0.785830021, 2.5450797e-07, 1.0),
+    "apertus": ({"rope_theta": 5e5}, 0.814617217, 3.0689258e-07, 1.0),
+    "gpt_oss": ({"rope_theta": 5e5, "rope_scaling": None}, 0.663601279, 3.0138586e-06, 1.0),
+    "nemotron": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 0.749894202, 0.00013335215, 1.0),
+    "llama": ({"rope_scaling": YARN, "original_max_position_embeddings": 512}, 0.865964353, 2.8869548e-05, 1.138629436),
+    "qwen2": ({"rope_scaling": {**YARN, "rope_theta": 5e5}}, 0.865964353, 2.8869548e-05, 1.138629436),
+}  # fmt: skip
+"""By an architecture: keys of the file, the frequencies of pair 1 and of the last, the factor of cosines and sines."""
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_file_is_what_transformers_4_computes(name: str) -> None:
+    keys, second, last, amplitude = RECORDED[name]
+    rotation = read_huggingface({"model_type": name, **keys}, "f", "transformers4").layers[-1].rotation
+    assert rotation is not None
+    frequencies = rotation.frequencies()
+    assert (frequencies[1], frequencies[-1]) == pytest.approx((second, last), rel=1e-6)
+    assert rotation.amplitude == pytest.approx(amplitude)
+
+
+def test_longrope_takes_the_ratio_of_lengths_in_place_of_its_factor() -> None:
+    rule = {"rope_type": "longrope", "factor": 16.0, **LISTS}
+    raw = {"model_type": "cohere2", "rope_scaling": rule, "original_max_position_embeddings": 1024}
+    rotation = read_huggingface(raw, "f", "transformers4").layers[0].rotation
+    assert rotation is not None and rotation.amplitude == pytest.approx(1.140175425)
+
+
+def test_a_share_of_channels_that_attention_does_not_cut_is_refused() -> None:
+    raw = {"model_type": "llama", "partial_rotary_factor": 0.5}
+    with pytest.raises(CheckpointError, match="a table for 64 channels; attention there multiplies all 128"):
+        read_huggingface(raw, "f", "transformers4")
+    assert read_huggingface(raw, "f").layers[0].rotation is not None
