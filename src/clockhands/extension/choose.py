@@ -78,11 +78,6 @@ class Judged:
     cached_retrieval: Retrieval | None = None
 
     @property
-    def relative_cost(self) -> float:
-        """The cost within the trained length as a share of the loss."""
-        return 0.0 if self.cost is None else self.cost.value / self.short_loss
-
-    @property
     def passes(self) -> bool:
         """Whether the cost is shown to be below ``GUARD``."""
         return self.cost is None or self.cost.inner[1] < GUARD * self.short_loss

@@ -14,7 +14,6 @@ from clockhands.runs.recipe.inheritance import (
     find_tokenizer_folder,
     make_model_table,
     make_position_table,
-    make_tokenizer_table,
 )
 
 NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
@@ -52,6 +51,6 @@ def test_the_tokenizer_of_the_target_is_taken_over_where_there_is_one(both: bool
     for folder in (tmp_path, tmp_path / "target")[: 2 if both else 1]:
         folder.mkdir(exist_ok=True)
         (folder / "tokenizer_config.json").write_text("{}", "utf8")
-    table = make_tokenizer_table(tmp_path)
+    table = inherit_tables({**NUMBERS, "position": {"scheme": "rope"}}, {"training.begin_from": tmp_path})["tokenizer"]
     assert table["name"] == str(tmp_path)
     assert table.get("target_name") == (str(tmp_path / "target") if both else None)

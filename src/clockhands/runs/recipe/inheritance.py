@@ -39,7 +39,9 @@ def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     if not {"scheme", *SIDES} & position.keys():
         tables["position"] = {**make_position_table(read_model_config(begin_from)), **position}
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
-        tables["tokenizer"] = make_tokenizer_table(begin_from)
+        folder = find_tokenizer_folder(begin_from)
+        target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
+        tables["tokenizer"] = {"name": str(folder), **target}
     return tables
 
 
@@ -91,13 +93,6 @@ def make_position_table(config: TransformerConfig) -> dict[str, Any]:
     if all(table[side] == table[sides[0]] for side in sides):
         return {**_flatten_options(table[sides[0]]), **cross}
     return {**{side: _flatten_options(table[side]) for side in sides}, **cross}
-
-
-def make_tokenizer_table(begin_from: Path) -> dict[str, Any]:
-    """Make the table [tokenizer] of a recipe, which names the folder of the tokenizer to begin with."""
-    folder = find_tokenizer_folder(begin_from)
-    target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
-    return {"name": str(folder), **target}
 
 
 def _flatten_options(table: Mapping[str, Any]) -> dict[str, Any]:
