@@ -37,7 +37,7 @@ def beside(path: str, root: Path = ROOT) -> list[str]:
     mirrored = mirror(path)
     chosen = [mirrored] if (root / mirrored).is_file() else []
     if module.parts[0] == "schemes" and (names := schemes_of(root / path)):
-        chosen += [f"tests/schemes/{file}.py" for file in ("test_laws", "test_declarations")]
+        chosen += [f"tests/schemes/{file}.py" for file in ("test_laws", "test_scheme")]
         # The ids of the laws are "scheme(options)-side", after the values of other parameters; others are of the file.
         chosen += ["-k", " or ".join([f"{before}{name}" for name in names for before in "[-"] + [Path(mirrored).stem])]
     if chosen:

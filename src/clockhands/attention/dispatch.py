@@ -80,8 +80,9 @@ def attend(
     do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
     and ``locate``, which ``Positioning`` calls.
     """
-    if isinstance(q_BHSK, Tensor) and isinstance(k_BHTK, Tensor) and _has_no_numbers(q_BHSK, k_BHTK):
-        # Nobody asks, or nobody answers; sums of nothing keep the result in the graph of all three.
+    four_axes = isinstance(q_BHSK, Tensor) and isinstance(k_BHTK, Tensor) and q_BHSK.dim() == k_BHTK.dim() == 4
+    if four_axes and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel())):
+        # No query, no key, or shapes alone; sums of nothing keep the result in the graph of all three.
         nothing = 0 * (q_BHSK.sum() + k_BHTK.sum() + v_BHTK.sum())
         return q_BHSK.new_zeros(*q_BHSK.shape[:3], v_BHTK.shape[-1]) + nothing
     request = make_request(
@@ -106,11 +107,6 @@ def attend(
             break
     out_BHSK = chosen.compute(request)
     return scheme.rotate_back(out_BHSK, request.qpos, request.kpos) if rotates_back else out_BHSK
-
-
-def _has_no_numbers(q_BHSK: Tensor, k_BHTK: Tensor) -> bool:
-    """Return whether there are no queries or no keys, or shapes alone (the device ``meta``)."""
-    return q_BHSK.dim() == k_BHTK.dim() == 4 and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel()))
 
 
 def _simplify(request: AttentionRequest) -> AttentionRequest:

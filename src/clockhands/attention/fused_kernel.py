@@ -39,8 +39,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     queries, keys = q.shape[2], k.shape[2]
     # Many queries in float32 without a bias are what the fused kernel was made for, everywhere.
     usual = bias_BHST is None and queries > 1 and q.dtype not in LOW_PRECISION
-    usual = usual and (torch.compiler.is_compiling() or not is_traced())
-    plain = not usual and prefers_plain_products(q, k, bias_BHST)
+    plain = not usual and _prefers_plain_products(q, k, bias_BHST)
     if plain or (with_sinks and not fuses_sinks(request)):
         return _compute_by_plain_products(request, bias_BHST)
     options: dict[str, Any] = {"scale": request.scale}
@@ -90,7 +89,7 @@ def spread_sinks(request: AttentionRequest) -> Float[Tensor, "H 1"] | None:
     return None if request.sink_H is None else request.sink_H[:, None]
 
 
-def prefers_plain_products(
+def _prefers_plain_products(
     q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], bias_BHST: Float[Tensor, "#B #H S T"] | None
 ) -> bool:
     """Return whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.

@@ -62,7 +62,8 @@ def make_request(
         kpos = qpos if same else check_position_tensor(kpos, "positions of keys")
     if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # type: ignore[attr-defined]
         check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
-        _check_numbers(causal, scale, dropout)
+        if scale is not None or dropout or not isinstance(causal, bool):
+            _check_numbers(causal, scale, dropout)
     added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BHTK)
     if mask is not None and mask.is_floating_point():
         added, mask = mask, None
@@ -127,20 +128,6 @@ def check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor
             f"positions are {list(qpos.shape)} and {list(kpos.shape)}, and {shapes}; "
             f"give one row for each of the {batch} texts, or one for all"
         )
-    _check_kinds(scheme, q, k, v, qpos, kpos)
-    made_heads, made_width = scheme.made_for
-    if made_heads is not None and made_heads != heads:
-        name = type(scheme).__name__
-        raise UsageError(f"{name} was made for {made_heads} heads, and queries have {heads}; set num_heads={heads}")
-    if made_width is not None and made_width != width and not rotated:
-        raise UsageError(
-            f"{type(scheme).__name__} was made for heads of {made_width} channels, and these have {width}; set "
-            f"head_dim={width} (to rotate some channels alone, RoPE has fraction)"
-        )
-
-
-def _check_kinds(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> None:
-    """Refuse tensors of several types or devices, and numbers that no attention is computed with."""
     if q.dtype != k.dtype or q.dtype != v.dtype or q.device != k.device or q.device != v.device:
         kinds = ", ".join(f"{name} is {x.dtype} on {x.device}" for name, x in (("q", q), ("k", k), ("v", v)))
         raise UsageError(f"{kinds}; bring them to one type and device, as with k.to(q)")
@@ -151,6 +138,15 @@ def _check_kinds(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, 
     for what, x in (("positions of queries", qpos), ("positions of keys", kpos), (name, own)):
         if x is not None and x.device != q.device:
             raise UsageError(f"q is on {q.device}, and {what} on {x.device}; move it with .to(q.device)")
+    made_heads, made_width = scheme.made_for
+    if made_heads is not None and made_heads != heads:
+        name = type(scheme).__name__
+        raise UsageError(f"{name} was made for {made_heads} heads, and queries have {heads}; set num_heads={heads}")
+    if made_width is not None and made_width != width and not rotated:
+        raise UsageError(
+            f"{type(scheme).__name__} was made for heads of {made_width} channels, and these have {width}; set "
+            f"head_dim={width} (to rotate some channels alone, RoPE has fraction)"
+        )
 
 
 def _check_numbers(causal: Any, scale: Any, dropout: Any) -> None:

@@ -51,7 +51,7 @@ def make_causal_curve(length: int, later: int, device: torch.device) -> Float[Te
     return curve_N[None]
 
 
-class Tile(NamedTuple):
+class _Tile(NamedTuple):
     """Rows of queries of some heads, and the keys (counted from the right) that they may attend to.
 
     The same heads are slices of two axes: ``heads`` of [H], ``batch_heads`` of [B·H], where they are either some heads
@@ -113,7 +113,7 @@ class TileWork:
         # |q·k| <= |q||k| (Cauchy and Schwarz), so that products differ by 2|q||k| at most; below ε² a weight is lost.
         return 2 * longest_q * longest_k - 2 * math.log2(torch.finfo(self.wide).eps)
 
-    def make_tiles(self) -> Iterator[Tile]:
+    def make_tiles(self) -> Iterator[_Tile]:
         """Yield tiles of about ``ELEMENTS`` weights. Their queries are of one run, or of a few whole ones."""
         queries, run = self.q.shape[1], self.line.run
         rows = min(queries, ROWS) if run >= queries else max(1, ROWS // run) * run
@@ -123,7 +123,7 @@ class TileWork:
                 stop = min(start + rows, queries)
                 keys = self._find_keys(low - self.line.get_offset(stop - 1), high - self.line.get_offset(start))
                 if keys.start < keys.stop:
-                    yield Tile(batch_heads, heads, slice(start, stop), keys)
+                    yield _Tile(batch_heads, heads, slice(start, stop), keys)
 
     def _split_heads(self, count: int) -> Iterator[tuple[slice, slice]]:
         """Yield ``count`` heads at a time, as ``batch_heads`` and ``heads``: of one batch row, or all of a few rows."""
@@ -144,7 +144,7 @@ class TileWork:
             return slice(max(low, 0), min(high + 1, keys))
         return slice(max(-(-(low - run + 1) // step), 0) * run, min((high // step + 1) * run, keys))
 
-    def compute_unnormalised(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
+    def compute_unnormalised(self, tile: _Tile) -> tuple[Tensor, Tensor, Tensor]:
         """Compute a tile's weights before they are divided by their sum, that sum, and its logarithm.
 
         The largest logit of a row is subtracted before its powers are taken, and counts in the logarithm again. A row
@@ -176,7 +176,7 @@ class TileWork:
         """
         return torch.threshold_(logits, self.lowest, -torch.inf).exp2_()
 
-    def compute_logits(self, tile: Tile) -> Tensor:
+    def compute_logits(self, tile: _Tile) -> Tensor:
         """Compute products and bias in units of ln 2, -inf where masked."""
         logits = self.multiply("logits", self.q[tile.query_rows], self.k[tile.key_rows])
         bias = self.view_bias(tile)
@@ -203,7 +203,7 @@ class TileWork:
             memory = self.memory[name] = self.q.new_empty(shape.numel(), dtype=self.wide)
         return memory[: shape.numel()].view(shape)
 
-    def view_bias(self, tile: Tile) -> Tensor:
+    def view_bias(self, tile: _Tile) -> Tensor:
         """Return the curve over the pairs of a tile, as a view.
 
         Its axes are [heads, runs of queries, queries, runs of keys, keys].
@@ -314,7 +314,7 @@ class _Diagonals:
         longer = self.line.step if self.line.run < work.k.shape[1] else 0
         self.sums = work.curve.new_zeros(len(work.curve), work.curve.shape[1] + longer)
 
-    def add(self, tile: Tile, dlogits: Tensor) -> None:
+    def add(self, tile: _Tile, dlogits: Tensor) -> None:
         """Add the gradient of a tile's logits; the gaps between runs of keys are zeros here."""
         runs, rows = self.line.count_runs(tile.rows.stop - tile.rows.start)
         groups, keys = self.line.count_runs(tile.keys.stop - tile.keys.start)

@@ -54,7 +54,7 @@ class DistanceBias(Scheme):
         if self.axis is not None:
             name = type(self).__name__.lower()
             qpos, kpos = take_axis(qpos, self.axis, name), take_axis(kpos, self.axis, name)
-        check_one_coordinate(qpos, kpos)
+        _check_one_coordinate(qpos, kpos)
         return qpos, kpos, self.compute_curve
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
@@ -110,13 +110,13 @@ def compute_distances(qpos: Positions, kpos: KeyPositions) -> Num[Tensor, "#B S 
 
     Raises PositionError for positions of several coordinates.
     """
-    check_one_coordinate(qpos, kpos)
+    _check_one_coordinate(qpos, kpos)
     if qpos.shape[0] > 1 and qpos.stride(0) == 0 and kpos.stride(0) == 0:
         qpos, kpos = qpos[:1], kpos[:1]
     return qpos[:, :, None] - kpos[:, None, :]
 
 
-def check_one_coordinate(qpos: Positions, kpos: KeyPositions) -> None:
+def _check_one_coordinate(qpos: Positions, kpos: KeyPositions) -> None:
     """Raise PositionError for positions of several coordinates."""
     if qpos.dim() != 2 or kpos.dim() != 2:
         raise PositionError(

@@ -44,7 +44,7 @@ USUAL = {
 """Names of no scheme, library or model."""
 
 
-def simplify(name: str) -> str:
+def _simplify(name: str) -> str:
     """Return a name in small letters, without what stands in brackets, and with spaces for all other signs."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", re.sub(r"\(.*?\)", "", name))
     return " ".join(re.findall(r"[a-z0-9]+", spaced.casefold()))
@@ -55,7 +55,7 @@ def list_meant(name: str, schemes: Mapping[str, type[Scheme]]) -> list[str]:
 
     The names of classes, of the models that have a scheme, and of what does the same elsewhere lead to it too.
     """
-    wanted = simplify(name)
+    wanted = _simplify(name)
     by_class = [key for key, kind in schemes.items() if wanted.replace(" ", "") in _spell(key, kind)]
     if by_class:
         return by_class
@@ -67,12 +67,12 @@ def list_meant(name: str, schemes: Mapping[str, type[Scheme]]) -> list[str]:
 
 def _spell(key: str, kind: type[Scheme]) -> set[str]:
     """Return the names of a scheme without spaces and signs."""
-    return {simplify(key).replace(" ", ""), simplify(kind.__name__).replace(" ", "")}
+    return {_simplify(key).replace(" ", ""), _simplify(kind.__name__).replace(" ", "")}
 
 
 def _names(wanted: str, phrases: Iterable[str]) -> bool:
     """Return whether words stand, whole and in their order, in a phrase, or are the name that begins it."""
     return bool(wanted) and any(
-        f" {wanted} " in f" {simplify(phrase)} " or wanted.replace(" ", "") == simplify(phrase).replace(" ", "")
+        f" {wanted} " in f" {_simplify(phrase)} " or wanted.replace(" ", "") == _simplify(phrase).replace(" ", "")
         for phrase in phrases
     )

@@ -27,7 +27,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -35,7 +36,6 @@ from torch import nn
 from clockhands.errors import PositionError, UsageError
 from clockhands.schemes.arguments import SIZES as SIZES
 from clockhands.schemes.arguments import check_arguments, describe_arguments
-from clockhands.schemes.declarations import Declares as Declares
 from clockhands.schemes.position_checks import check_encoded_positions
 from clockhands.shapes import Bool, Float, Num, Tensor
 
@@ -60,6 +60,34 @@ Logits = Float[Tensor, "B H S T"]
 MaskedPairs = Bool[Tensor, "#B #H S T"]
 """True where a query may attend to a key."""
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Declares:
+    """What a user may rely on; the laws, the catalogue page and ``check`` read it."""
+
+    translation_invariant: bool = False
+    """A common shift of all positions changes no logit and no output."""
+    causal_only: bool = False
+    """The scheme is undefined for keys to the right of the query."""
+    max_length: int | None = None
+    """The largest number of positions; None: there is none."""
+    beyond: Literal["raise", "clamp", "extrapolate"] = "extrapolate"
+    """What happens past ``max_length``."""
+    depends_on_length: bool = False
+    """What a token gets changes with the total length, once that is above ``steady_length``."""
+    steady_length: int = 0
+    """Up to this length, what a token gets does not change with it."""
+    cache: Literal["rotated", "raw"] = "rotated"
+    """How keys are cached, and values where a scheme rotates them: as rotated, each once, or raw, all again a step."""
+    axes: int | None = 1
+    """Coordinates of a position; None: no position is read."""
+    more_axes: bool = False
+    """Positions may have more coordinates than ``axes``."""
+    real_valued: bool = False
+    """Positions between the integers are meaningful."""
+    stochastic: bool = False
+    """The scheme draws while training."""
 
 
 class AttentionInputs(NamedTuple):

@@ -19,7 +19,7 @@ Rows = Literal["gaussian", "shuffled"]
 
 
 @lru_cache(maxsize=8)
-def make_random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.ndarray:
+def _make_random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.ndarray:
     """Make the table [L, P], float32.
 
     It is the same on every platform for the same arguments (NumPy's frozen RandomState).
@@ -88,6 +88,6 @@ class RandomVectors(Scheme):
             pos = pos.clamp(0, self.max_length - 1)
         check_length(pos, self.max_length, "random")
         table_LP = torch.as_tensor(
-            make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device
+            _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device
         )
         return self.amplitude * table_LP[pos]

@@ -14,7 +14,7 @@ from clockhands.shapes import Float, Num, Tensor
 SMALLEST = 1e-2
 
 
-def clamp_keeping_gradient(
+def _clamp_keeping_gradient(
     parameter_H: Float[Tensor, " H"], low: float, high: float | None = None
 ) -> Float[Tensor, " H"]:
     """Bound a parameter in the forward pass, and leave its gradient as if there were no bounds.
@@ -67,8 +67,8 @@ class Kerple(DistanceBias):
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         # The paper's kernel is symmetric; the mask makes it causal.
         far_R = distance_R.abs().float()
-        size_H1 = clamp_keeping_gradient(self.size_H, SMALLEST)[:, None]
+        size_H1 = _clamp_keeping_gradient(self.size_H, SMALLEST)[:, None]
         if self.form == "log":
             # log1p keeps the digits of ln(1 + x) where x is small.
-            return -size_H1 * torch.log1p(clamp_keeping_gradient(self.shape_H, SMALLEST)[:, None] * far_R)
-        return -size_H1 * far_R ** clamp_keeping_gradient(self.shape_H, SMALLEST, 2.0)[:, None]
+            return -size_H1 * torch.log1p(_clamp_keeping_gradient(self.shape_H, SMALLEST)[:, None] * far_R)
+        return -size_H1 * far_R ** _clamp_keeping_gradient(self.shape_H, SMALLEST, 2.0)[:, None]

@@ -34,7 +34,7 @@ class GridBias(DistanceBias):
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
         """Put the cells of the grid on a line, on which a distance stands for one offset."""
         for pos in (qpos, kpos):
-            check_row_and_column(pos, self.name)
+            _check_row_and_column(pos, self.name)
             check_integer(pos, self.name)
         batch = qpos.shape[0]
         if qpos.stride(0) == 0 and kpos.stride(0) == 0:
@@ -55,7 +55,7 @@ class GridBias(DistanceBias):
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
         for pos in (at.qpos, at.kpos):
-            check_row_and_column(pos, self.name)
+            _check_row_and_column(pos, self.name)
         if not (at.qpos.is_floating_point() or is_traced()):
             return super().bias(at)
         offset_BSTA = at.qpos[:, :, None] - at.kpos[:, None]
@@ -63,7 +63,7 @@ class GridBias(DistanceBias):
         return flat_HR.unflatten(1, offset_BSTA.shape[:3]).transpose(0, 1)
 
 
-def check_row_and_column(pos: Num[Tensor, "*any"], scheme: str) -> None:
+def _check_row_and_column(pos: Num[Tensor, "*any"], scheme: str) -> None:
     """Raise PositionError for positions that are not pairs of row and column."""
     if pos.dim() != 3 or pos.shape[-1] != 2:
         raise PositionError(

@@ -15,7 +15,7 @@ from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
 
 
-def list_bucket_ends(buckets: int, max_distance: int) -> list[int]:
+def _list_bucket_ends(buckets: int, max_distance: int) -> list[int]:
     """Return the largest distance of each of DeBERTa-v2's buckets from the middle on.
 
     With m = buckets/2 a distance a > m goes to m + ⌈(m - 1)·ln(a/m)/ln((max_distance - 1)/m)⌉. Integer powers decide,
@@ -98,7 +98,7 @@ class DeBERTa(Scheme):
                 nn.init.normal_(layer.weight, std=0.02)
                 nn.init.zeros_(layer.bias)
         if self.buckets:
-            self.ends_N.copy_(torch.tensor(list_bucket_ends(self.buckets, self.span), dtype=torch.long))
+            self.ends_N.copy_(torch.tensor(_list_bucket_ends(self.buckets, self.span), dtype=torch.long))
 
     declares = Declares(translation_invariant=True)
 

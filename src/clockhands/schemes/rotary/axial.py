@@ -20,7 +20,7 @@ from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
 
-def split_channels(head_dim: int, axes: int) -> tuple[int, ...]:
+def _split_channels(head_dim: int, axes: int) -> tuple[int, ...]:
     """Return how many channels each axis rotates: as equal as pairs allow, and the first axis takes the rest.
 
     128 channels over time, height and width are 44, 42 and 42, as in Wan 2.1.
@@ -91,7 +91,7 @@ class Axial(Rotary):
             ]
         if wrong:
             raise ConfigError(wrong, "the scheme")
-        self.shares = tuple(shares) if shares is not None else split_channels(head_dim, axes)
+        self.shares = tuple(shares) if shares is not None else _split_channels(head_dim, axes)
 
     @property
     def declares(self) -> Declares:

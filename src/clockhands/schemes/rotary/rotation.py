@@ -7,7 +7,7 @@ From the hook down to the arithmetic::
     apply_rotation(table, q, k)              # rotate heads that stand at the positions of one table
     _Rotate                                  # the multiplication of all pairs, and its gradient
 
-``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without
+``_rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without
 a compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
 (c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. The backward pass
 is the rotation by -θ, which keeps nothing but the tables. Queries and keys of the same positions are rotated in one
@@ -24,7 +24,6 @@ import torch
 
 from clockhands.errors import UsageError, refuse
 from clockhands.schemes.frequencies import choose_working_dtype
-from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
@@ -53,7 +52,7 @@ class Memo:
         """Return what is kept for this tensor and ``key``, or else ``compute(pos, *key)``, and keep that."""
         if (
             not self._slots
-            or is_traced()
+            or torch.compiler.is_compiling()
             or pos.requires_grad
             or torch.is_inference_mode_enabled()
             or pos.is_inference()
@@ -76,7 +75,7 @@ class Memo:
         return Memo, (self._slots,)
 
 
-class FormulaTable(NamedTuple):
+class _FormulaTable(NamedTuple):
     """Cosine and sine of every pair, [#B, #H, S, F], for the formula as it is written: compilers and learned angles."""
 
     cos: Tensor
@@ -84,13 +83,13 @@ class FormulaTable(NamedTuple):
     layout: Layout
 
 
-class NeighbourTable(NamedTuple):
+class _NeighbourTable(NamedTuple):
     """e^{iθ} of every pair, [#B, #H, S, F], complex, for the layout ``interleaved``."""
 
     cis: Tensor
 
 
-class HalvesTable(NamedTuple):
+class _HalvesTable(NamedTuple):
     """(cos, cos, 1) and (-sin, sin, 0) over the channels of a head, [#B, #H, S, K].
 
     The 1 and the 0 leave the channels that do not rotate as they are.
@@ -101,7 +100,7 @@ class HalvesTable(NamedTuple):
     pairs: int
 
 
-RotationTable = FormulaTable | NeighbourTable | HalvesTable
+RotationTable = _FormulaTable | _NeighbourTable | _HalvesTable
 
 
 class Rotary(Scheme):
@@ -129,7 +128,7 @@ class Rotary(Scheme):
         qkey, kkey = (q_BHSK.dtype, q_BHSK.shape[-1]), (k_BHTK.dtype, k_BHTK.shape[-1])
         if qpos is kpos and qkey == kkey:
             table = self._memo(qpos, qkey, self._table_for)
-            if isinstance(table, HalvesTable):  # what most models have, straight to the multiplication
+            if isinstance(table, _HalvesTable):  # what most models have, straight to the multiplication
                 return cast(Rotated, _Rotate.apply(*table, q_BHSK, k_BHTK))
             q_BHSK, k_BHTK = apply_rotation(table, q_BHSK, k_BHTK)
             return q_BHSK, k_BHTK
@@ -161,24 +160,24 @@ def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torc
     channels = 2 * cos.shape[-1]
     if channels > width:
         raise UsageError(f"{channels} channels of each head are to be rotated, and these heads have {width}")
-    if is_traced() or cos.requires_grad:
-        return FormulaTable(cos, sin, layout)
+    if torch.compiler.is_compiling() or cos.requires_grad:
+        return _FormulaTable(cos, sin, layout)
     if layout == "interleaved":
-        return NeighbourTable(torch.complex(cos, sin))
+        return _NeighbourTable(torch.complex(cos, sin))
     rest = (*cos.shape[:-1], width - channels)
     # (a, b) · (cos, cos) + (b, a) · (-sin, sin) is the rotation of both halves at once.
     full_cos = torch.cat([cos, cos, cos.new_ones(rest)], -1)
     full_sin = torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
-    return HalvesTable(full_cos.to(dtype), full_sin.to(dtype), int(cos.shape[-1]))
+    return _HalvesTable(full_cos.to(dtype), full_sin.to(dtype), int(cos.shape[-1]))
 
 
 def apply_rotation(
     table: RotationTable, *heads_BHSK: Float[Tensor, "B _H S K"]
 ) -> tuple[Float[Tensor, "B _H S K"], ...]:
     """Rotate every pair of channels of each tensor of heads; channels beyond the table's pairs stay as they are."""
-    if isinstance(table, FormulaTable):
-        return tuple(rotate_by_formula(x, *table) for x in heads_BHSK)
-    if isinstance(table, NeighbourTable):
+    if isinstance(table, _FormulaTable):
+        return tuple(_rotate_by_formula(x, *table) for x in heads_BHSK)
+    if isinstance(table, _NeighbourTable):
         return cast(tuple[Tensor, ...], _Rotate.apply(table.cis, None, table.cis.shape[-1], *heads_BHSK))
     return cast(tuple[Tensor, ...], _Rotate.apply(*table, *heads_BHSK))
 
@@ -193,7 +192,7 @@ def rotate_pairs(
     return apply_rotation(make_table(cos_BHSF, sin_BHSF, layout, x_BHSK.shape[-1], x_BHSK.dtype), x_BHSK)[0]
 
 
-def rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+def _rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """Rotate pairs as papers write it, in float32 at least: (a·cos - b·sin, b·cos + a·sin).
 
     Differentiable in the angles, and a compiler makes one loop of it.
@@ -207,9 +206,9 @@ def rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Te
 
 
 def _rotate_halves_by_formula(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
-    """Rotate by the formula with a ``HalvesTable``: what ``compile_rotation`` compiles."""
+    """Rotate by the formula with a ``_HalvesTable``: what ``compile_rotation`` compiles."""
     cos, sin = cos[..., :pairs], sin[..., pairs : 2 * pairs]
-    return tuple(rotate_by_formula(x, cos, sin, "half") for x in heads)
+    return tuple(_rotate_by_formula(x, cos, sin, "half") for x in heads)
 
 
 _compiled: Callable[..., tuple[Tensor, ...]] | None = None
@@ -277,7 +276,7 @@ def _are_complex(x: Tensor) -> bool:
 
 
 class _Rotate(torch.autograd.Function):
-    """The rotation by a ``NeighbourTable`` (its table and None) or a ``HalvesTable``; the gradient rotates back."""
+    """The rotation by a ``_NeighbourTable`` (its table and None) or a ``_HalvesTable``; the gradient rotates back."""
 
     @staticmethod
     def forward(table: Tensor, sin: Tensor | None, pairs: int, *heads_BHSK: Tensor) -> tuple[Tensor, ...]:

@@ -30,11 +30,11 @@ def add_trained_length(table: Any, length: int, *, only_needed: bool = False) ->
 
     def find(scheme: Any, options: Mapping[str, Any]) -> Mapping[str, Any]:
         has_window = scheme in WINDOWS and options.get("window") is not None
-        lacks = "original_length" in list_missing_options(scheme, options)
+        lacks = "original_length" in _list_missing_options(scheme, options)
         needless = not lacks or (has_window and (only_needed or "original_length" in options))
         return {} if needless else {"original_length": length}
 
-    return complete_position(table, find)
+    return _complete_position(table, find)
 
 
 def lacks_trained_length(table: Any) -> bool:
@@ -42,7 +42,7 @@ def lacks_trained_length(table: Any) -> bool:
     return bool(add_trained_length(table, 1, only_needed=True) != table)
 
 
-def list_missing_options(scheme: Any, options: Mapping[str, Any]) -> list[str]:
+def _list_missing_options(scheme: Any, options: Mapping[str, Any]) -> list[str]:
     """Return the names of the options without which a scheme cannot be built, or its window not be checked.
 
     Options of a spectrum are those of ``rope``, where no scheme is named.
@@ -56,7 +56,9 @@ def list_missing_options(scheme: Any, options: Mapping[str, Any]) -> list[str]:
     return [f.name for f in fields if f.default is dataclasses.MISSING and options.get(f.name) is None]
 
 
-def complete_position(table: Any, find: Completion, scheme: Any = None, common: Mapping[str, Any] | None = None) -> Any:
+def _complete_position(
+    table: Any, find: Completion, scheme: Any = None, common: Mapping[str, Any] | None = None
+) -> Any:
     """Return a position with what ``find`` adds to the options of each scheme in it.
 
     ``scheme``, ``common``: the scheme and the options of the table around this one, which hold here too: in a side, and
@@ -93,13 +95,13 @@ def _complete_value(key: str, value: Any, find: Completion, scheme: Any, whole: 
         return type(value)(
             entry if isinstance(entry, str) and entry in kinds else _complete_entry(entry, find) for entry in value
         )
-    return complete_position(value, find) if isinstance(value, (list, tuple, Mapping)) else value
+    return _complete_position(value, find) if isinstance(value, (list, tuple, Mapping)) else value
 
 
 def _complete_entry(entry: Any, find: Completion, scheme: Any = None, common: Mapping[str, Any] | None = None) -> Any:
     """Complete a table, or the name of a scheme, which stays a name where nothing is added."""
     if not isinstance(entry, str):
-        return complete_position(entry, find, scheme, common)
+        return _complete_position(entry, find, scheme, common)
     added = find(entry, {})
     return {"scheme": entry, **added} if added else entry
 
