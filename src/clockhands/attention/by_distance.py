@@ -54,6 +54,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
         return _attend_with_row(request, request.middle_row_BHT)
     line, curve, by_channel_H = cast(Line, request.line), request.curve_HN, _fit_a_channel(request)
     if request.causal:
+        # What causal hides are the distances below 0, at the beginning of the curve.
         curve = curve + make_causal_curve(curve.shape[1], line.get_offset(queries - 1), device)
     with_channel, with_tiles = by_channel_H.nonzero()[:, 0], (~by_channel_H).nonzero()[:, 0]
     if not len(with_channel):

@@ -187,6 +187,7 @@ class _WithSinks(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sink: Tensor, mask: Tensor | None, causal: bool, scale: float
     ) -> Tensor:
         out, logsum = _KERNEL(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+        # ln(e^a + e^b) without either power, which could overflow.
         total = torch.logaddexp(logsum, sink)
         # A query that may attend to no key has zeros here already, and any finite logarithm.
         out.mul_((logsum - total).exp_()[..., None])

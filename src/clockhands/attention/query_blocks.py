@@ -88,6 +88,7 @@ class _Blockwise(torch.autograd.Function):
         out = v.new_empty(*q.shape[:3], v.shape[-1])
         # With gradients, so that the same kernel serves as in the backward pass.
         with torch.set_grad_enabled(any(ctx.needs_input_grad)):
+            # One block at a time: nothing is kept of it but its values.
             for start, parts in blocks.cut(*inputs[:5]):
                 leaves = _make_leaves(parts, ctx.needs_input_grad[1:])
                 out.narrow(2, start, leaves[0].shape[2]).copy_(blocks.compute(start, *leaves).detach())

@@ -51,6 +51,7 @@ def _compute_steps(request: AttentionRequest) -> RecordedAttention:
         logits = logits + bias
     logits = scheme.logits(logits, mask, at)
     weights = scheme.weigh(logits.masked_fill(~mask, -math.inf), at).to(v.dtype)
+    # Dropout scales what is left by 1/(1 - p), so that sums keep their mean.
     dropped = F.dropout(weights, request.dropout)
     out = scheme.values(dropped @ v, dropped, at)
     return RecordedAttention(scheme, at.q, at.k, v, bias, logits, weights, out, request.scale, mask)

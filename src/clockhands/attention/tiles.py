@@ -220,6 +220,7 @@ class TileWork:
             return weights
         generator = torch.Generator(weights.device).manual_seed(self.seed + number)
         kept = torch.empty_like(weights).bernoulli_(1 - self.dropout, generator=generator)
+        # Kept weights grow by 1/(1 - p), as those of torch do.
         return weights * kept.div_(1 - self.dropout)
 
 

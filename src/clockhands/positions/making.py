@@ -22,6 +22,7 @@ def count_up(
 
 def count_from_mask(mask_BS: TokenMask) -> Int[Tensor, "B S"]:
     """Count the tokens (mask 1) of each row from 0: [B, S]; padding, which may be anywhere, gets 0."""
+    # A running count of ones; padding before the first would stand at -1.
     counted_BS = mask_BS.long().cumsum(dim=-1) - 1
     return counted_BS.clamp(min=0) * mask_BS.long()
 
@@ -46,6 +47,7 @@ def count_packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
     index_BS = count_up(*documents_BS.shape, device=documents_BS.device)
     starts_BS = torch.ones_like(documents_BS, dtype=torch.bool)
     starts_BS[:, 1:] = documents_BS[:, 1:] != documents_BS[:, :-1]
+    # The running maximum of the places where documents begin is where each token's own began.
     return index_BS - torch.where(starts_BS, index_BS, 0).cummax(dim=-1).values
 
 
@@ -107,11 +109,13 @@ def make_patch_centres(batch: int, *lengths: int, device: torch.device | str | N
     a length below 1.
     """
     cells_BSA = make_grid(batch, *lengths, device=device)
+    # (i + ½)/n is the centre between 0 and 1, and twice that less 1 between -1 and 1.
     return 2 * (cells_BSA + 0.5) / torch.tensor(lengths, device=device) - 1
 
 
 def find_last_position(pos_BS: Num[Tensor, "B S"], mask_BS: TokenMask) -> Num[Tensor, "B 1"]:
     """Return the position of each row's last token, [B, 1]; the next token stands at one more."""
+    # Padding takes the least position of all, which is no row's largest.
     return torch.where(mask_BS.bool(), pos_BS, pos_BS.min()).amax(dim=-1, keepdim=True)
 
 

@@ -186,6 +186,7 @@ class Cape(Transform):
         def uniform(*shape: int) -> Tensor:
             return (torch.rand(*shape, generator=context.generator) * 2 - 1).to(pos.device)
 
+        # λ = e^U(-ln s, ln s): texts are stretched as often as they are shrunk.
         batch, length, *axes = pos.shape
         jitter = uniform(batch, 1, *axes) * self.max_global_shift + uniform(batch, length, *axes) * self.max_local_shift
         return (pos + jitter) * torch.exp(uniform(batch, 1, *[1] * len(axes)) * math.log(self.max_scale))
@@ -298,6 +299,7 @@ class Skipping(Transform):
         added_L, least = torch.zeros(length, dtype=torch.int64), 0
         for start in cuts:
             least = int(torch.randint(least, room + 1, (1,), generator=generator))
+            # Each u is drawn from the last one on, so that no chunk overtakes the one before.
             added_L[start:] = least
         return added_L
 

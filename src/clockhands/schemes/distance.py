@@ -69,6 +69,7 @@ class DistanceBias(Scheme):
             if high - low < distance_BST.numel():
                 curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
                 return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
+        # Real-valued distances seldom occur twice, so that each has its own number.
         flat_HR = curve(distance_BST.reshape(-1))
         return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
 
@@ -113,6 +114,7 @@ def compute_distances(qpos: Positions, kpos: KeyPositions) -> Num[Tensor, "#B S 
     _check_one_coordinate(qpos, kpos)
     if qpos.shape[0] > 1 and qpos.stride(0) == 0 and kpos.stride(0) == 0:
         qpos, kpos = qpos[:1], kpos[:1]
+    # i - j: above 0 for keys to the left.
     return qpos[:, :, None] - kpos[:, None, :]
 
 

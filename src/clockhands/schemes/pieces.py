@@ -30,6 +30,7 @@ def list_pieces(logits_BHST: Tensor) -> Iterator[tuple[int, int, slice]]:
 
 def split_rows(queries: int, keys: int) -> Iterator[slice]:
     """Yield the queries of each piece, if each of them has so many logits."""
+    # At least one query a piece, however many keys it has.
     step = max(1, ELEMENTS // max(1, keys))
     for start in range(0, queries, step):
         yield slice(start, min(start + step, queries))

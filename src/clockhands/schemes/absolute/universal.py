@@ -69,5 +69,6 @@ class Universal(Scheme):
         return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)
 
     def _waves(self, number_BS: Tensor) -> Float[Tensor, "B S P"]:
+        # One spectrum for both axes: a layer turns the hands as a token does.
         omega_F = compute_frequencies(self.width, self.base, self.exponent, number_BS.device)
         return lay_out_channels(*compute_cos_sin(number_BS, omega_F), self.layout)

@@ -47,6 +47,7 @@ class AlibiAxes(Scheme):
         q = check_axes(at.qpos, self.axes, "alibi-axes").to(dtype)
         k = check_axes(at.kpos, self.axes, "alibi-axes").to(dtype)
         apart = (q[..., :, None, :] - k[..., None, :, :]).abs()
+        # |Δ|_1 or |Δ|_2 of the coordinates; neither wraps around at an edge.
         distance = apart.sum(-1) if self.norm == "manhattan" else apart.square().sum(-1).sqrt()
         distance_BHST = distance if distance.dim() == 4 else distance[:, None]
         # Distances in float64: differences of large coordinates would lose digits.

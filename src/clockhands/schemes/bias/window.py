@@ -90,6 +90,7 @@ class Window(DistanceBias):
         )
 
     def _is_inside(self, distance: Num[Tensor, "*any"]) -> Bool[Tensor, "*any"]:
+        # A distance i - j above 0 is a key to the left.
         return (distance <= self.left) & (distance >= -self.right)
 
 

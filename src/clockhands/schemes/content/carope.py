@@ -68,6 +68,7 @@ class CARoPE(Scheme):
         return accumulate(base_BHS[..., None] ** power_F, past_BHTA)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+        # φ(i) - φ(j) = Σ_{j<t<=i} f(x_t)^c: of two sums from the first token on, what lies between remains.
         qangle_BHSF, kangle_BHTF = read_sums(qpos), read_sums(kpos)
         return rotate_by_angles(q_BHSK, qangle_BHSF, self.layout), rotate_by_angles(k_BHTK, kangle_BHTF, self.layout)
 

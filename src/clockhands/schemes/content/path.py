@@ -70,6 +70,7 @@ class PaTH(Scheme):
         for layer in (self.beta, self.down, self.up, self.gate):
             if layer is not None:
                 layer.reset_parameters()
+        # 1/√taps, as PyTorch draws a convolution whose outputs read one channel.
         nn.init.uniform_(self.taps_HKW, -(self.taps_HKW.shape[-1] ** -0.5), self.taps_HKW.shape[-1] ** -0.5)
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)

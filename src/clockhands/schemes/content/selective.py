@@ -102,6 +102,7 @@ class SelectiveRoPE(Scheme):
         for layer in (self.down, self.up, self.gate):
             if layer is not None:
                 layer.reset_parameters()
+        # 1/√taps, as PyTorch draws a convolution whose outputs read one channel.
         nn.init.uniform_(self.taps_HFW, -(self.taps_HFW.shape[-1] ** -0.5), self.taps_HFW.shape[-1] ** -0.5)
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)

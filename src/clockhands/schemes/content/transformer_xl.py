@@ -81,5 +81,6 @@ class TransformerXL(Scheme):
             [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1
         )
         position_BHST = rotated_BHSD @ torch.cat([k_cos, k_sin], dim=-1)[:, None].transpose(-1, -2)
+        # u·k_j is the same for all queries: one column a key.
         content_BHT1 = at.k @ self.u_HK.to(dtype)[:, :, None]
         return self.scale(self.head_dim) * (position_BHST + content_BHT1.transpose(-1, -2))

@@ -89,6 +89,7 @@ class TUPE(Scheme):
         p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.to(wide), norm.bias.to(wide), norm.eps)
         query_PE = F.linear(p_PD, self.to_query.weight.to(wide), self.to_query.bias.to(wide))
         key_PE = F.linear(p_PD, self.to_key.weight.to(wide), self.to_key.bias.to(wide))
+        # Every pair of rows of the table once, P x P, and not every pair of tokens.
         query_HPK = query_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
         key_HPK = key_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
         return query_HPK @ key_HPK.transpose(-1, -2) * self.scale(self.head_dim)

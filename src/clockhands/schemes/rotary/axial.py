@@ -102,6 +102,7 @@ class Axial(Rotary):
         if self.grid == "dealt":
             # Every A-th frequency of one spectrum, from the axis's own on.
             return compute_frequencies(self.head_dim, self.base, device=device)[axis :: self.axes] * self.unit
+        # θ_c = base^(-2c/d_a): each axis runs from fast to slow within its own channels.
         return compute_frequencies(self.shares[axis], self.bases[axis], device=device) * self.unit
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:

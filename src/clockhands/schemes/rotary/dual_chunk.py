@@ -72,6 +72,7 @@ class DualChunk(TwoRotations):
         kchunk_BT = torch.div(kpos, self.chunk, rounding_mode="floor")
         # 0: the same chunk, 1: neighbours, more: far.
         apart_BST = qchunk_BS[:, :, None] - kchunk_BT[:, None, :]
+        # i mod s and j mod s, of real numbers too.
         inside_BS, key_BT = qpos - qchunk_BS * self.chunk, kpos - kchunk_BT * self.chunk
         last = self.length - 1
         # Neighbours: the true distance as long as the trained length holds it.

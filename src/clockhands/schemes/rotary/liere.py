@@ -111,6 +111,7 @@ class LieRE(Scheme):
         else:
             angle_BHSN = own.to(dtype) @ self._weigh_axes(dtype)
             generator = angle_BHSN[..., None, None] * skew_HANCC[:, 0, None]
+        # Of each block alone: the exponential of a matrix of blocks is the matrix of their exponentials.
         return torch.linalg.matrix_exp(generator)
 
     def _weigh_axes(self, dtype: torch.dtype) -> Float[Tensor, "H A N"]:

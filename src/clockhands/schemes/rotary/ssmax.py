@@ -103,6 +103,7 @@ class SSMax(Scheme):
     def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
         if self.count == "position":
             return logits_BHST
+        # A query that sees nothing counts as one key, whose logarithm is 0, and not minus infinity.
         return self._sharpen(logits_BHST, mask_BHST.sum(-1).clamp(min=1))
 
     def _sharpen(self, x_BHSK: Tensor, count_BHS: Tensor) -> Tensor:

@@ -89,6 +89,7 @@ class Temperature(Scheme):
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         if self.factor is not None:
+            # One factor for all queries: as if the softmax had the temperature 1/(1 + c·ln s).
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
         pos = take_axis(qpos, self.axis, "temperature", self.axes_advice)
         check_counts(pos, "temperature")
