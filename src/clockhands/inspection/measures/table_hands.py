@@ -208,11 +208,11 @@ def _describe_untold(rows_ND: Array, lines: TableLines) -> str:
     longest = noise * (math.sqrt(amplitudes.shape[0]) + math.sqrt(amplitudes.shape[1])) * NOISE_MARGIN
     untold = int((np.linalg.svd(amplitudes, compute_uv=False) > longest).sum()) // 2
     hands = "one more hand" if untold == 1 else f"{untold} more hands"
-    told = (
+    sentence = (
         f" Between {slowest.period:.1f} tokens per turn and the {count} rows there is movement enough for at least "
         f"{hands}, which were not told apart."
     )
-    return told if untold else ""
+    return sentence if untold else ""
 
 
 def _describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
@@ -225,17 +225,17 @@ def _describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
 
 def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
     """Say which hands were found in so many rows of a table, and how much of it moves too slowly to be judged."""
-    told = _describe_rotating(lines) + _describe_varying(lines.rotating, num_rows)
+    sentences = _describe_rotating(lines) + _describe_varying(lines.rotating, num_rows)
     if lines.oscillating:
         count = len(lines.oscillating)
         swings = "One spectral line swings" if count == 1 else f"{count} spectral lines swing"
-        told += f" {swings} back and forth without turning, once in {_list_periods(lines.oscillating)} tokens."
+        sentences += f" {swings} back and forth without turning, once in {_list_periods(lines.oscillating)} tokens."
     if slow_share > SLOW_SHARE:
-        told += (
+        sentences += (
             f" {format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
             f"tokens; {num_rows} rows are too few to tell whether that turns."
         )
-    return told
+    return sentences
 
 
 def _describe_rotating(lines: TableLines) -> str:
@@ -264,12 +264,12 @@ def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
         if line.parts:
             periods = "{:.1f} to {:.1f}".format(*_find_period_range(line))
             varying.setdefault(_find_variation(line, num_rows), []).append(periods)
-    told = ""
+    sentences = ""
     for quantity, ranges in varying.items():
         whose = f"Its {quantity} varies" if len(hands) == 1 else f"The {quantity} of {len(ranges)} of them varies"
         consist = "it consists" if len(ranges) == 1 else "they consist"
-        told += f" {whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens."
-    return told
+        sentences += f" {whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens."
+    return sentences
 
 
 def _find_variation(line: SpectralLine, num_rows: int) -> str:
@@ -306,20 +306,21 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: in
     ``periods`` are in tokens per turn, the shortest first.
     """
     count, slower = len(periods), sum(period > num_rows / LEAST_TURNS for period in periods)
-    told = ""
+    further = ""
     for number, what in ((zero_pairs, "zero"), (resting_pairs, "at rest: the same in every row")):
-        told += f" {'One pair is' if number == 1 else f'{number} pairs are'} {what}." if number else ""
+        further += f" {'One pair is' if number == 1 else f'{number} pairs are'} {what}." if number else ""
     still = "not zero" if zero_pairs and not resting_pairs else "not at rest"
-    which = f"that {'is' if count == 1 else 'are'} {still} " if told else ""
+    which = f"that {'is' if count == 1 else 'are'} {still} " if further else ""
     if slower:
         them = "It makes" if count == 1 else "1 of them makes" if slower == 1 else f"{slower} of them make"
-        told += f" {them} fewer than two turns within the {num_rows} rows that were read."
+        further += f" {them} fewer than two turns within the {num_rows} rows that were read."
     if count == 1:
-        return f"The one pair of columns {which}turns at exactly constant speed, once in {periods[0]:.1f} tokens.{told}"
+        turns = f"turns at exactly constant speed, once in {periods[0]:.1f} tokens"
+        return f"The one pair of columns {which}{turns}.{further}"
     slowest = f"{periods[-1]:,.0f}" if periods[-1] >= 100 else f"{periods[-1]:.1f}"
     return (
         f"All {count} pairs of columns {which}turn at exactly constant speed, once in {periods[0]:.1f} to {slowest} "
-        f"tokens.{told}"
+        f"tokens.{further}"
     )
 
 
