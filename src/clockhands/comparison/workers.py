@@ -115,6 +115,8 @@ class Cluster:
 
     def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
         """Yield trials as they end. Raises ClockhandsError if the cluster cannot be reached or is lost."""
+        # Attempts at reaching a cluster, each of up to 40 seconds; Ray itself would make 20.
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")
         import ray
 
         address = {} if self.address == "ray" else {"address": self.address}
