@@ -15,7 +15,7 @@ from clockhands.options import options_of, read_assignments
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
     from clockhands.data.trigram import Floor
-    from clockhands.findings import Finding
+    from clockhands.findings import Findings
 
 Format: TypeAlias = Literal["page", "markdown", "latex", "csv"]
 BUDGETS = ("steps", "tokens", "seconds")
@@ -128,15 +128,10 @@ def present(comparison: Comparison, options: Any, words: str) -> int:
         from clockhands.comparison import conclude
         from clockhands.comparison.task_findings import find_plan_floor
         from clockhands.progress import print_sentence
-        from clockhands.report import show, write
 
         if not options.quiet:
             print_sentence("judging the scores and drawing the page")
-        findings = conclude(comparison, words)
-        floor = find_plan_floor(comparison.plan)
-        findings = replace(findings, items=(*findings.items, *find_task(comparison, floor)))
-        page = write(findings, Path(options.out), name="report.html")[0]
-        show(findings)
+        page = write_page(conclude(comparison, words), comparison, find_plan_floor(comparison.plan), options.out)
         print(f"\nThe page: {page}")
     else:
         from clockhands.comparison.formats import FORMATS as WRITERS
@@ -145,13 +140,18 @@ def present(comparison: Comparison, options: Any, words: str) -> int:
     return 0 if any(trial.finished for trial in comparison.trials) else 1
 
 
-def find_task(comparison: Comparison, floor: Floor | None) -> tuple[Finding, ...]:
-    """Return findings about the task: its order-blind ceiling and, for real text, the floor of the loss."""
+def write_page(findings: Findings, comparison: Comparison, floor: Floor | None, out: str) -> Path:
+    """Show findings, and write their page, with the order-blind ceiling of the task and, of real text, the floor."""
     from clockhands.comparison.task_findings import describe_ceiling, describe_floor, find_plan_ceiling
+    from clockhands.report import show, write
 
     plan = comparison.plan
-    ceiling = describe_ceiling(find_plan_ceiling(plan), plan.despite)
-    return (ceiling,) if floor is None else (ceiling, describe_floor(floor, comparison))
+    task = [describe_ceiling(find_plan_ceiling(plan), plan.despite)]
+    task += [] if floor is None else [describe_floor(floor, comparison)]
+    findings = replace(findings, items=(*findings.items, *task))
+    page = write(findings, Path(out), name="report.html")[0]
+    show(findings)
+    return page
 
 
 def _read_plan(options: Options) -> Plan:

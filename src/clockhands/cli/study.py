@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from clockhands.cli.common import report_new_folder
-from clockhands.cli.compare import Format, Running, execute, find_task, present
+from clockhands.cli.compare import Format, Running, execute, present, write_page
 from clockhands.cli.flags import POSITIONAL, write_command
 from clockhands.errors import UsageError
 from clockhands.files import write_text
 from clockhands.options import options_of
-
-if TYPE_CHECKING:
-    from clockhands.comparison import Comparison
-    from clockhands.data.trigram import Floor
-    from clockhands.studies import Study
 
 EXAMPLES = (
     "clockhands study",
@@ -73,7 +68,9 @@ def run(options: Options) -> int:
                 "clockhands study alone lists them"
             )
         return _list()
+    from clockhands.cli.trials import describe, print_verdicts
     from clockhands.comparison.task_findings import find_plan_ceiling, find_plan_floor
+    from clockhands.studies import conclude_study
     from clockhands.studies.scaling import SIZES
     from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor
 
@@ -82,8 +79,6 @@ def run(options: Options) -> int:
     plan = study.make_plan(options.seeds, options.scale, None if options.text is None else Path(options.text))
     check_ceiling(study, find_plan_ceiling(plan), plan)
     if options.dry_run:
-        from clockhands.cli.trials import describe
-
         print(f"{study.question}\nsize {options.scale}: {SIZES[options.scale].says}")
         return describe(plan, options.workers, options.threads)
 
@@ -96,23 +91,10 @@ def run(options: Options) -> int:
     check_baseline(study, comparison)
     floor = find_plan_floor(plan)
     check_floor(study, comparison, floor)
-    return _show_study(study, comparison, floor, options)
-
-
-def _show_study(study: Study, comparison: Comparison, floor: Floor | None, options: Options) -> int:
-    """Print question, facts, table and answer, and write the page; or print the table alone. 1 if no trial finished."""
     if options.format != "page":
         return present(comparison, options, "")
-    from clockhands.cli.trials import print_verdicts
-    from clockhands.report import show, write
-    from clockhands.studies import conclude_study
-
-    findings = conclude_study(
-        study, comparison, write_command("study", options, ("out", "format", *options_of(Running)))
-    )
-    findings = replace(findings, items=(*findings.items, *find_task(comparison, floor)))
-    page = write(findings, Path(str(options.out)), name="report.html")[0]
-    show(findings)
+    words = write_command("study", options, ("out", "format", *options_of(Running)))
+    page = write_page(conclude_study(study, comparison, words), comparison, floor, out)
     print_verdicts(comparison)
     print(f"\nThe page: {page}")
     return 0 if any(trial.finished for trial in comparison.trials) else 1

@@ -17,7 +17,7 @@ from clockhands.comparison.folder import PLAN, read_comparison
 from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.trial import STATUSES, Job
 from clockhands.comparison.workers import TrialProgress
-from clockhands.progress import print_sentence
+from clockhands.progress import describe_time_left, print_sentence
 
 
 def describe(plan: Plan, workers: int, threads: int) -> int:
@@ -130,11 +130,8 @@ class TrialTable(TrialProgress):
 
     def left(self) -> str:
         """Return the time that is left, from the trials that ended here."""
-        done = len(self.ended) - self.before
-        missing = len(self.plan.trials) - len(self.ended)
-        if not done or not missing:
-            return ""
-        return f"about {duration((time.monotonic() - self.begun) / done * missing)} left"
+        done, missing = len(self.ended) - self.before, len(self.plan.trials) - len(self.ended)
+        return describe_time_left(done, done + missing, time.monotonic() - self.begun) if missing else ""
 
     def table(self) -> Table:
         """Return a table with a row for each variant."""
