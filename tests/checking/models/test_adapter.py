@@ -111,3 +111,18 @@ def test_what_is_no_model_of_one_text_is_refused_before_any_check() -> None:
         clockhands.check(lambda ids: ids, vocabulary=30)
     with pytest.raises(UsageError, match="cannot read a text of eight tokens: RuntimeError: mat1"):
         clockhands.check(nn.Sequential(nn.Embedding(30, 8), nn.Linear(9, 30)))
+
+
+def test_a_transformer_that_takes_the_first_axis_for_tokens_is_told() -> None:
+    class Translator(nn.Module):
+        vocabulary = 20
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.core, self.out = nn.Embedding(20, 8), nn.Transformer(8, 2, 1, 1, 8), nn.Linear(8, 20)
+
+        def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+            return self.out(self.core(self.words(src), self.words(tgt)))  # type: ignore[no-any-return]
+
+    with pytest.raises(UsageError, match="Its Transformer has batch_first=False"):
+        clockhands.check(Translator(), source=[1, 2, 3, 4])
