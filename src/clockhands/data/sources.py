@@ -205,10 +205,10 @@ def huggingface(
     set cannot be opened, for a missing column and for blank sides (unless ``skip_blank``).
     """
     try:
-        found = load_data_set(dataset, subset, revision)
+        loaded = load_data_set(dataset, subset, revision)
     except ImportError as fault:
         raise MissingPackageError("a Hugging Face data set", "datasets", "datasets") from fault
-    opened = found if isinstance(found, dict) else {"train": found}
+    opened = loaded if isinstance(loaded, dict) else {"train": loaded}
     if train not in opened:
         raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, opened)}")
     columns = {"source": source, "target": target} if text is None else {"text": text}

@@ -147,13 +147,13 @@ def read_settings(
     count = check_layers(keys.number("block_count", 1), f"{model}.block_count", source)
     count -= min(keys.count("nextn_predict_layers", 0, least=0) or 0, count - 1)  # heads that predict further tokens
     entries, origin = parse_flags(flags, model)
-    given = _Keys({**values, **entries}, source, model, keys.used)
+    flagged = _Keys({**values, **entries}, source, model, keys.used)
     entry = _find_other_entry(keys, count)
-    rotation = make_llama_rotation(given, width, channels, tensors) if channels >= 2 and not entry else None
+    rotation = make_llama_rotation(flagged, width, channels, tensors) if channels >= 2 and not entry else None
     if rotation is not None:
         rotation = dataclasses.replace(rotation, origin={**rotation.origin, **origin})
     claimed = keys.count("context_length", least=0) or None
-    layers = tuple(_make_layers(keys, given, rotation, tensors, count))
+    layers = tuple(_make_layers(keys, flagged, rotation, tensors, count))
     windows = [key for key in WINDOW_KEYS if keys.get_unasked(key)]
     return Positions(
         source=f"{source} {flags}".rstrip(),
@@ -171,8 +171,8 @@ def read_settings(
 
 def _list_ignored(values: Mapping[str, Any], model: str) -> list[str]:
     """Return keys of ``IN_CODE`` that a file sets, and llama.cpp does not ask for in this architecture."""
-    asked = load_llama_facts()["yarn"].get(model, ())
-    return [key for key in IN_CODE if key not in asked and f"{model}.rope.scaling.{key}" in values]
+    read = load_llama_facts()["yarn"].get(model, ())
+    return [key for key in IN_CODE if key not in read and f"{model}.rope.scaling.{key}" in values]
 
 
 def _list_notes(values: Mapping[str, Any], model: str) -> Iterator[str]:
@@ -195,14 +195,14 @@ def _find_other_entry(keys: _Keys, count: int) -> str:
 
 
 def _make_layers(
-    keys: _Keys, given: _Keys, rotation: Rotation | None, tensors: Mapping[str, tuple[float, ...]], count: int
+    keys: _Keys, flagged: _Keys, rotation: Rotation | None, tensors: Mapping[str, tuple[float, ...]], count: int
 ) -> Iterator[Layer]:
-    """Yield every layer with its rotation and how far it sees. ``keys`` are the file's, ``given`` those under flags."""
+    """Yield every layer with its rotation and how far it sees. ``keys``: the file's; ``flagged``: under flags."""
     facts = load_llama_facts()
     windows, every = facts["windows"].get(keys.model), facts["unrotated_every"].get(keys.model, 0)
     size = 0 if windows is None else _find_window(keys, windows, count)
     inside = _list_windows(keys, windows, count) if size else [False] * count
-    local = _make_local_rotation(keys, given, rotation, tensors, windows) if size else rotation
+    local = _make_local_rotation(keys, flagged, rotation, tensors, windows) if size else rotation
     if keys.model == "step35" and rotation is not None:  # its layers without a window rotate half of what the file says
         rotation = dataclasses.replace(rotation, channels=rotation.channels // 2)
     temperature = _describe_temperature(keys, size)
@@ -222,8 +222,8 @@ def _find_window(keys: _Keys, windows: Mapping[str, Any], count: int) -> int:
     """Return how many tokens layers with a window see, itself included: to both sides in encoders. 0 for no windows."""
     if windows.get("only", count) != count:
         return 0
-    given = keys.count("attention.sliding_window", least=0)
-    size = windows.get("size", windows.get("chunk", 0)) if given is None else given
+    written = keys.count("attention.sliding_window", least=0)
+    size = windows.get("size", windows.get("chunk", 0)) if written is None else written
     if size and windows.get("both_sides"):
         return int(size) // 2 + 1
     return int(size and (windows.get("chunk") or windows.get("fixed") or size))
@@ -245,7 +245,7 @@ def _list_windows(keys: _Keys, windows: Mapping[str, Any], count: int) -> list[b
 
 def _make_local_rotation(
     keys: _Keys,
-    given: _Keys,
+    flagged: _Keys,
     rotation: Rotation | None,
     tensors: Mapping[str, tuple[float, ...]],
     windows: Mapping[str, Any],
@@ -257,8 +257,8 @@ def _make_local_rotation(
     start = f"{keys.model}.rope."
     if rule == "plain" and keys.model != "laguna":  # olmo2 and mellum: by the base of all layers
         base, origin = rotation.base, rotation.origin["base"]
-    elif found := keys.number("rope.freq_base_swa", 0.0) or windows.get("base"):
-        base, origin = found, f"{start}freq_base_swa" if keys.get("rope.freq_base_swa") else "llama.cpp's code"
+    elif local := keys.number("rope.freq_base_swa", 0.0) or windows.get("base"):
+        base, origin = local, f"{start}freq_base_swa" if keys.get("rope.freq_base_swa") else "llama.cpp's code"
     else:
         base, origin = keys.number("rope.freq_base", 10000.0), f"{start}freq_base"
     width = keys.count("attention.key_length_swa") or rotation.head_dim
@@ -266,8 +266,8 @@ def _make_local_rotation(
     if rule == "plain":
         return Rotation(width, channels, base, pairing=rotation.pairing, origin={**rotation.origin, "base": origin})
     # The factor is the file's own, also where its type or a flag says that there is none; the ramp is that of all.
-    scaling = given.values.get(f"{start}scaling.type")
-    values = {**given.values, f"{start}freq_base": base}
+    scaling = flagged.values.get(f"{start}scaling.type")
+    values = {**flagged.values, f"{start}freq_base": base}
     values[f"{start}scaling.type"] = "none" if rule == "unscaled" else "linear" if scaling == "none" else scaling
     values |= {f"{start}{name}": keys.values.get(f"{start}{name}") for name in ("scaling.factor", "scale_linear")}
     under = _Keys(values, keys.source, keys.model)

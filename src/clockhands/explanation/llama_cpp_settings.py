@@ -1,4 +1,4 @@
-"""What llama.cpp is told of positions: the settings of a GGUF file as its converter writes them, and its flags."""
+"""What llama.cpp is flagged of positions: the settings of a GGUF file as its converter writes them, and its flags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clockhands.explanation.table import Layer, Positions
 
 
 def list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
-    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture.
+    """Return what llama.cpp must be flagged of a rotation, by keys of GGUF without the architecture.
 
     Raises CheckpointError for a rule that llama.cpp does not have.
     """
@@ -95,15 +95,15 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
     for a rule that llama.cpp does not have.
     """
     model = find_architecture(positions.model) or "llama"
-    _, told = parse_flags(text, model)
+    _, flagged = parse_flags(text, model)
     values, tensors = list_settings(positions, model)
     read = read_settings(values, tensors, positions.source, text)
 
     def restore(layer: Layer, before: Layer) -> Layer:
-        # Converters reorder weights to the pairs of llama.cpp, and where a number comes from is told by the first file.
+        # Converters reorder weights to the pairs of llama.cpp, and the first file tells where numbers come from.
         if layer.rotation is None or before.rotation is None:
             return layer
-        kept = {name: place for name, place in before.rotation.origin.items() if name not in (*told, "amplitude")}
+        kept = {name: place for name, place in before.rotation.origin.items() if name not in (*flagged, "amplitude")}
         if layer.rotation.rule == "yarn" != before.rotation.rule:
             kept["original_length"] = "the trained length"
         origin = {**layer.rotation.origin, **kept}

@@ -202,10 +202,11 @@ def try_reading(adapter: Adapter, label: str) -> None:
             logits: Any = adapter.logits(ids % adapter.vocabulary)
     except Exception as fault:  # a model may raise anything
         message = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
-        inside = adapter.module.modules() if isinstance(getattr(adapter, "module", None), nn.Module) else ()
-        turned = next((type(part).__name__ for part in inside if getattr(part, "batch_first", True) is False), "")
-        hint = f". Its {turned} has batch_first=False: it takes the first axis for tokens; set batch_first=True"
-        message += hint if turned and "batch" in message else ""
+        module = getattr(adapter, "module", None)
+        inside = module.modules() if isinstance(module, nn.Module) else ()
+        sideways = next((type(part).__name__ for part in inside if getattr(part, "batch_first", True) is False), "")
+        hint = f". Its {sideways} has batch_first=False: it takes the first axis for tokens; set batch_first=True"
+        message += hint if sideways and "batch" in message else ""
         raise UsageError(f"{label} cannot read a text of eight tokens: {message}") from fault
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
     places = shape[1] if len(shape) == 3 else None

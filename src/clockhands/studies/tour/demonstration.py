@@ -55,7 +55,7 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
         find_training_curves(translators),
         *find_encoding(main.run),
         find_loudness(translators),
-        *(replace(found, details={**found.details, "group": "Inside the encoder"}) for found in inside),
+        *(replace(finding, details={**finding.details, "group": "Inside the encoder"}) for finding in inside),
         find_roles(TOUR["roles"], comparisons["roles"], translators),
         find_attention(main.run, main.pairs[0]),
     ]
