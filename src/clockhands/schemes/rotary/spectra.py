@@ -435,12 +435,8 @@ def make_spectrum(name: str, channels: int | None, options: dict[str, Any]) -> S
     fields = dataclasses.fields(kind)
     known = [field.name for field in fields]
     options = {key: value for key, value in options.items() if value is not None}
-    takes = ", ".join(known) or "none"
-    wrong = [
-        f"rope.{key} is no option of the spectrum {name!r}, whose options are: {takes}"
-        for key in options
-        if key not in known
-    ]
+    whose = f"is no option of the spectrum {name!r}, whose options are: {', '.join(known) or 'none'}"
+    wrong = [f"rope.{key} {whose}" for key in options if key not in known]
     wrong += [
         f"rope.{field.name} is not given, and the spectrum {name!r} needs it: {NEEDS[field.name]}"
         for field in fields
