@@ -26,7 +26,7 @@ from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
 
-class Kernel(Protocol):
+class _Kernel(Protocol):
     """A module that computes attention in one way, up to the scheme's hook ``rotate_back``, which ``attend`` calls."""
 
     def serves(self, request: AttentionRequest) -> bool:
@@ -36,7 +36,7 @@ class Kernel(Protocol):
         """Compute the attended values: [B, H, S, Kv]."""
 
 
-KERNELS: tuple[Kernel, ...] = (
+KERNELS: tuple[_Kernel, ...] = (
     far_blocks,
     reference,
     window_blocks,
@@ -46,9 +46,9 @@ KERNELS: tuple[Kernel, ...] = (
     fused_kernel,
 )
 """The kernels in the order in which they are asked; the last serves every request."""
-PLAIN_KERNELS: tuple[Kernel, ...] = (by_distance, fused_kernel)
+PLAIN_KERNELS: tuple[_Kernel, ...] = (by_distance, fused_kernel)
 """Those for a scheme that has nothing left to do after ``rotate``; the first of them for types of 16 bits alone."""
-WHOLE_BIAS_KERNELS: tuple[Kernel, ...] = (reference, fused_kernel)
+WHOLE_BIAS_KERNELS: tuple[_Kernel, ...] = (reference, fused_kernel)
 """Those that take a bias whole, whatever it is."""
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
 

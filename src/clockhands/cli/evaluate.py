@@ -33,7 +33,7 @@ Results: TypeAlias = "tuple[str, dict[int | None, Evaluation], int]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfTranslation:
+class _OfTranslation:
     """Options of a run that translates.
 
     Args:
@@ -51,7 +51,7 @@ class OfTranslation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfLanguageModel:
+class _OfLanguageModel:
     """Options of a language model.
 
     Args:
@@ -71,7 +71,7 @@ class OfLanguageModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Positions, Opening, Device, OfTranslation, Searching, OfLanguageModel):
+class Options(Positions, Opening, Device, _OfTranslation, Searching, _OfLanguageModel):
     """What to evaluate, and on what.
 
     Args:

@@ -181,7 +181,7 @@ def _compare_rotations(index: int, layer: Layer, a: Rotation, b: Rotation, terms
         {distance: compute_largest_error(left, right, distance) for distance in DISTANCES}
         if channel is not None
         else {},
-        find_causes(a, b, terms),
+        _find_causes(a, b, terms),
     )
 
 
@@ -203,7 +203,7 @@ def compute_largest_error(left: list[float], right: list[float], distance: int) 
     return error
 
 
-def find_causes(a: Rotation, b: Rotation, terms: _Terms) -> tuple[tuple[str, str, str], ...]:
+def _find_causes(a: Rotation, b: Rotation, terms: _Terms) -> tuple[tuple[str, str, str], ...]:
     """Return the fields that make two rotations differ.
 
     A field that alone accounts for everything is told alone; otherwise all whose exchange changes something. Where the

@@ -149,7 +149,7 @@ def read_settings(
     entries, origin = parse_flags(flags, model)
     flagged = _Keys({**values, **entries}, source, model, keys.used)
     entry = _find_other_entry(keys, count)
-    rotation = make_llama_rotation(flagged, width, channels, tensors) if channels >= 2 and not entry else None
+    rotation = _make_llama_rotation(flagged, width, channels, tensors) if channels >= 2 and not entry else None
     if rotation is not None:
         rotation = dataclasses.replace(rotation, origin={**rotation.origin, **origin})
     claimed = keys.count("context_length", least=0) or None
@@ -271,7 +271,7 @@ def _make_local_rotation(
     values[f"{start}scaling.type"] = "none" if rule == "unscaled" else "linear" if scaling == "none" else scaling
     values |= {f"{start}{name}": keys.values.get(f"{start}{name}") for name in ("scaling.factor", "scale_linear")}
     under = _Keys(values, keys.source, keys.model)
-    made = make_llama_rotation(under, width, channels, tensors if rule == "trained" else {})
+    made = _make_llama_rotation(under, width, channels, tensors if rule == "trained" else {})
     return dataclasses.replace(made, origin={**made.origin, "base": origin})
 
 
@@ -287,7 +287,7 @@ def _describe_temperature(keys: _Keys, size: int) -> str:
     return f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p" if scale else ""
 
 
-def make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]) -> Rotation:
+def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]) -> Rotation:
     """Return the rotation that llama.cpp makes of the settings of a file, by the rule of its ``llama_context``.
 
     ``tensors``: lists of factors by the names in ``FACTORS``. Raises CheckpointError for a rule that is not known.

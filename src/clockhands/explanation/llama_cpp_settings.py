@@ -21,7 +21,7 @@ from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
 
-def list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
+def _list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
     """Return what llama.cpp must be flagged of a rotation, by keys of GGUF without the architecture.
 
     Raises CheckpointError for a rule that llama.cpp does not have.
@@ -41,7 +41,7 @@ def list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
 
 
 def write_llama_flags(keys: Mapping[str, float | int | str], model: str) -> str:
-    """Return flags of llama.cpp that tell it keys of ``list_llama_keys``.
+    """Return flags of llama.cpp that tell it keys of ``_list_llama_keys``.
 
     The amplitude has none, as ``--yarn-attn-factor`` counts only without a ramp: the key of the file is overridden.
     """
@@ -65,7 +65,7 @@ def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dic
     rotation = (whole or local)[0]
     entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
     entries |= {"block_count": len(positions.layers), "attention.key_length": rotation.head_dim}
-    entries |= list_llama_keys(rotation)
+    entries |= _list_llama_keys(rotation)
     windows = [layer.window for layer in positions.layers]
     if any(windows):
         size = max(filter(None, windows))

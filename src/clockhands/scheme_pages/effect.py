@@ -21,7 +21,7 @@ SMALLEST_CHANGE = 1e-6
 
 
 @dataclass(frozen=True)
-class Quantity:
+class _Quantity:
     """A number of every query and key: its name in the title of a picture, at its axis and in the caption.
 
     ``in_all`` is the name at the axis where the picture shows one number for each query.
@@ -33,25 +33,25 @@ class Quantity:
     in_all: str = ""
 
 
-LOGIT = Quantity(
+LOGIT = _Quantity(
     "the logit of equal content",
     "logit, less that at 0",
     f"the logit of a key that has the content of the query, less that of the query with itself, in the mean of {DRAWS} "
     "random contents",
 )
-PLACED_LOGIT = Quantity(
+PLACED_LOGIT = _Quantity(
     "the logit of equal content, at the places of random tokens",
     "logit, less that at 0",
     "the logit of a key that has the content of the query, less that of the query with itself, in one text of random "
     "tokens, which place themselves",
 )
-WEIGHT = Quantity(
+WEIGHT = _Quantity(
     "the attention weight, where every key scores 1",
     "attention weight",
     "attention weights, where q·k/√d is 1 for every key before positions enter",
     in_all="weight of all keys together",
 )
-FACTOR = Quantity(
+FACTOR = _Quantity(
     "what every logit is multiplied by",
     "factor",
     "the factor by which every logit of a query is multiplied",
@@ -63,7 +63,7 @@ FACTOR = Quantity(
 class Effect:
     """A quantity of every head, query and key; NaN where the query may not attend to the key."""
 
-    quantity: Quantity
+    quantity: _Quantity
     values_HSS: Float[Tensor, "H S S"]
 
     @property

@@ -14,7 +14,7 @@ from clockhands.schemes import CATALOGUE, read_part
 
 
 @dataclass(frozen=True)
-class BrokenLaw:
+class _BrokenLaw:
     """One law that one scheme breaks.
 
     ``when``: the values of options, defaults included, under which it breaks the law; empty: under all options.
@@ -33,24 +33,24 @@ _FLOAT32 = "is computed in float32 whatever the inputs, too coarse for finite di
 _DIGITS = "and float32 carries seven digits of a million through it"
 _LONGEST = "its frequencies follow the longest document of the row"
 
-EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
+EXCEPTIONS: dict[str, tuple[_BrokenLaw, ...]] = {
     "packing": (
-        BrokenLaw("index", "it reads the longest document of the row", {"normalise": "length"}),
-        BrokenLaw("rope", _LONGEST, {"spectrum": "dynamic"}),
-        BrokenLaw("rope", _LONGEST, {"spectrum": "longrope"}),
+        _BrokenLaw("index", "it reads the longest document of the row", {"normalise": "length"}),
+        _BrokenLaw("rope", _LONGEST, {"spectrum": "dynamic"}),
+        _BrokenLaw("rope", _LONGEST, {"spectrum": "longrope"}),
     ),
     "far": (
-        BrokenLaw("dape", f"its network is fed biases as they are, {_DIGITS}", {"base": "alibi"}),
-        BrokenLaw("dynamic", f"its network is fed distances as they are, {_DIGITS}", {"log_distance": False}),
-        BrokenLaw("xpos", "its factors leave the range of float32 over such spans, which it refuses"),
-        BrokenLaw("swin", "offsets beyond its window raise PositionError"),
-        BrokenLaw("diet", "distances beyond its table raise PositionError", {"form": "relative"}),
+        _BrokenLaw("dape", f"its network is fed biases as they are, {_DIGITS}", {"base": "alibi"}),
+        _BrokenLaw("dynamic", f"its network is fed distances as they are, {_DIGITS}", {"log_distance": False}),
+        _BrokenLaw("xpos", "its factors leave the range of float32 over such spans, which it refuses"),
+        _BrokenLaw("swin", "offsets beyond its window raise PositionError"),
+        _BrokenLaw("diet", "distances beyond its table raise PositionError", {"form": "relative"}),
     ),
     "finite differences of parameters": (
-        BrokenLaw("dape", f"its bias {_FLOAT32}"),
-        BrokenLaw("path", f"its coordinates are {_FLOAT32.removeprefix('is ')}"),
-        BrokenLaw("dynamic", f"its curve {_FLOAT32}"),
-        BrokenLaw("fire", f"its curve {_FLOAT32}"),
+        _BrokenLaw("dape", f"its bias {_FLOAT32}"),
+        _BrokenLaw("path", f"its coordinates are {_FLOAT32.removeprefix('is ')}"),
+        _BrokenLaw("dynamic", f"its curve {_FLOAT32}"),
+        _BrokenLaw("fire", f"its curve {_FLOAT32}"),
     ),
 }
 

@@ -35,7 +35,7 @@ WHERE = {
 
 
 @dataclass(frozen=True)
-class OptionDoc:
+class _OptionDoc:
     """One option: how to write it, what it takes, what it does."""
 
     name: str
@@ -62,7 +62,7 @@ class Page:
     peers: tuple[str, ...]
     models: tuple[str, ...]
     enters: tuple[str, ...]
-    options: tuple[OptionDoc, ...]
+    options: tuple[_OptionDoc, ...]
     declares: Mapping[str, Any]
     parameters: int
     numbers: Mapping[str, tuple[float, ...]]
@@ -104,7 +104,7 @@ def make_page(name: str, overrides: Mapping[str, Any] | None = None, sizes: Mapp
         models=kind.models,
         enters=tuple(WHERE[hook] for hook in WHERE if hook in scheme.active_hooks()),
         options=tuple(
-            OptionDoc(option.name, describe(option.type), option.default, option.meaning)
+            _OptionDoc(option.name, describe(option.type), option.default, option.meaning)
             for option in options_of(kind).values()
         ),
         declares=asdict(scheme.declares),

@@ -53,7 +53,7 @@ SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 """Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
 
 
-class ArgumentError(UsageError, TypeError):
+class _ArgumentError(UsageError, TypeError):
     """A scheme was called with an argument that its constructor does not have, or with a value of another kind."""
 
 
@@ -67,7 +67,7 @@ def _read_signature(kind: type) -> tuple[Mapping[str, inspect.Parameter], Mappin
 def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return what a constructor is called with, by name of its parameters.
 
-    Raises ArgumentError for names that it does not have, for sizes that it needs, and for values of another type.
+    Raises _ArgumentError for names that it does not have, for sizes that it needs, and for values of another type.
     """
     parameters, hints = _read_signature(kind)
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
@@ -76,17 +76,19 @@ def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any])
         sizes = ()  # the parts of a composition, which it checks itself
     if len(sizes) > len(places):
         takes = f"takes {' and '.join(places)} by position" if places else "takes nothing by position"
-        raise ArgumentError(f"{kind.__name__} {takes}, and {len(sizes)} values were given; {_list_options(parameters)}")
+        raise _ArgumentError(
+            f"{kind.__name__} {takes}, and {len(sizes)} values were given; {_list_options(parameters)}"
+        )
     arguments = {**dict(zip(places, sizes, strict=False)), **options}
     for name in options:
         if name not in parameters:
-            raise ArgumentError(f"{kind.__name__} has no parameter {name!r}{_suggest(name, parameters)}")
+            raise _ArgumentError(f"{kind.__name__} has no parameter {name!r}{_suggest(name, parameters)}")
     for name in places:
         if parameters[name].default is inspect.Parameter.empty and name not in arguments:
-            raise ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
+            raise _ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
     faults = [fault for name, value in arguments.items() for fault in _check(name, value, hints.get(name, Any))]
     if faults:
-        raise ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
+        raise _ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
     return arguments
 
 

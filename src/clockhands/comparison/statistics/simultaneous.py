@@ -146,7 +146,7 @@ def moderate(
 
 
 def _find_detectable(
-    null: Null, seed_M: np.ndarray, share_M: np.ndarray, common: float, prior: float, reach: float
+    null: _Null, seed_M: np.ndarray, share_M: np.ndarray, common: float, prior: float, reach: float
 ) -> Float[np.ndarray, " M"]:
     """Return the differences found with ``POWER`` in other studies like this one, in standard errors of each variant.
 
@@ -171,7 +171,7 @@ def _estimate_p(drawn_B: np.ndarray, t: float) -> float:
 PRIORS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 
 
-def choose_prior(variances: Sequence[float] | np.ndarray, null: Null, freedom: np.ndarray | None = None) -> float:
+def choose_prior(variances: Sequence[float] | np.ndarray, null: _Null, freedom: np.ndarray | None = None) -> float:
     """Return the degrees of freedom that the variants' variances over seeds lend to each; 0: each stands alone.
 
     The logarithms of variances that are equal in truth spread as ``null`` says, and more where ``freedom`` is less than
@@ -189,7 +189,7 @@ def choose_prior(variances: Sequence[float] | np.ndarray, null: Null, freedom: n
     return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
 
 
-def _draw_statistics(null: Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
+def _draw_statistics(null: _Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
     """Return numerators and denominators of the drawn t; seeds make ``share_M`` of the variance."""
     true_BM = draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
     variances_BM, freedom = null.variances_BM * true_BM, null.seeds - 1
@@ -210,7 +210,7 @@ MOST_DRAWN = 3_000_000
 
 
 @dataclass(frozen=True)
-class Null:
+class _Null:
     """What chance alone gives: means of M differences over seeds and over items, with their variances (of mean 1).
 
     ``spread`` and ``spread_error``: mean and standard deviation of the variance over M of the variances' logarithms.
@@ -226,7 +226,7 @@ class Null:
 
 
 @lru_cache(maxsize=4)
-def draw_null(seeds: int, variants: int, groups: int) -> Null:
+def draw_null(seeds: int, variants: int, groups: int) -> _Null:
     """Draw differences of ``variants`` equal variants from one baseline, in units of their standard errors."""
     draws = min(DRAWS, MOST_DRAWN // variants)
     rng = np.random.default_rng(1_955)
@@ -244,7 +244,7 @@ def draw_null(seeds: int, variants: int, groups: int) -> Null:
     spreads_B = np.log(variances_BM).var(axis=1, ddof=1) if variants > 1 else np.zeros(draws)
     means_BM = total / np.sqrt(seeds)
     spread, spread_error = float(spreads_B.mean()), float(spreads_B.std())
-    return Null(means_BM, variances_BM, items_BM, item_variances_BM, spread, spread_error, seeds)
+    return _Null(means_BM, variances_BM, items_BM, item_variances_BM, spread, spread_error, seeds)
 
 
 @lru_cache(maxsize=4)

@@ -182,7 +182,7 @@ LEAST_POSITION = 0.01
 
 
 @dataclass(frozen=True)
-class MixedShare:
+class _MixedShare:
     """The share of ‖M‖² that joins the positions' directions with those outside, the mean over heads.
 
     ``by_chance``: what it would be if the directions that M reads from on its left had nothing to do with those on its
@@ -209,7 +209,7 @@ def compute_mixed_share(
     return float(left + right - 2 * both), float(left * (1 - right) + right * (1 - left))
 
 
-def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> MixedShare | None:
+def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> _MixedShare | None:
     """Return what QᵀK of a layer joins; None where positions have no directions there, or queries a norm.
 
     What positions contribute to a state is its mean over texts, whose covariance is lessened by what chance leaves of
@@ -227,7 +227,7 @@ def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> MixedSh
     query_HKD, key_HKD = read_projections(layer)
     pairs = [compute_mixed_share(q, k, basis_DK) for q, k in zip(query_HKD, key_HKD, strict=True)]
     share, by_chance = torch.tensor(pairs, dtype=torch.float64).mean(0).tolist()
-    return MixedShare(share, by_chance, basis_DK.shape[1])
+    return _MixedShare(share, by_chance, basis_DK.shape[1])
 
 
 def read_projections(layer: Layer) -> tuple[Float[Tensor, "H K D"], Float[Tensor, "H K D"]]:

@@ -274,7 +274,7 @@ STILL = 0.1
 
 
 @dataclass(frozen=True)
-class ChannelMoves:
+class _ChannelMoves:
     """By how much positions change each channel, as a multiple of the standard deviation of the tokens there.
 
     ``varying_D``: the standard deviation over positions: what differs from place to place, and can be taken for another
@@ -295,7 +295,7 @@ class ChannelMoves:
         return float(self.varying_D[round(start * width) : round(end * width)].square().mean().sqrt())
 
 
-def compute_channel_moves(positions_TD: Float[Tensor, "T D"], token_variance_D: Float[Tensor, " D"]) -> ChannelMoves:
+def compute_channel_moves(positions_TD: Float[Tensor, "T D"], token_variance_D: Float[Tensor, " D"]) -> _ChannelMoves:
     """Return how far position vectors move each channel, in units of the tokens' standard deviation there.
 
     Raises ValueError where tokens do not vary in some channel, as where positions have channels of their own.
@@ -304,10 +304,10 @@ def compute_channel_moves(positions_TD: Float[Tensor, "T D"], token_variance_D: 
         raise ValueError("tokens do not vary in every channel, so that a move has nothing to be compared with")
     spread_D = token_variance_D.double().sqrt()
     positions = positions_TD.double()
-    return ChannelMoves(positions.std(0, correction=0) / spread_D, positions.mean(0).abs() / spread_D)
+    return _ChannelMoves(positions.std(0, correction=0) / spread_D, positions.mean(0).abs() / spread_D)
 
 
-def measure_channel_moves(tables: Tables, capture: Capture) -> ChannelMoves | None:
+def measure_channel_moves(tables: Tables, capture: Capture) -> _ChannelMoves | None:
     """Return how far the positions in use move each channel of the tokens of a text; None where some do not vary.
 
     Tokens count as often as they occur; special tokens and position 0 are left out. Both are taken as they are added,

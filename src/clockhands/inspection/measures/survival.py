@@ -36,7 +36,7 @@ NETWORKS = 3
 
 
 @dataclass(frozen=True)
-class ProbeScores:
+class _ProbeScores:
     """What probes read back from the states after each layer, the embedding first.
 
     Attributes:
@@ -74,7 +74,7 @@ class ProbeScores:
         ]
 
 
-def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
+def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
     """Read position and token back from the states after every layer, at ordinary tokens without position 0.
 
     Raises CheckpointError for a model without a token table.
@@ -101,7 +101,7 @@ def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
         shares_by_split.append(torch.tensor(hits))
         token_shares.append(sum(named) / len(named))
     permuted_share = float(probe_positions(states, splits, permuted=True).mean())
-    return ProbeScores(tuple(shares_by_split), token_shares, permuted_share, splits)
+    return _ProbeScores(tuple(shares_by_split), token_shares, permuted_share, splits)
 
 
 def _count_hits(guess_NTT: Float[Tensor, "N T T"]) -> float:
@@ -241,7 +241,7 @@ class Survival(Measure):
         )
 
 
-def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float) -> str:
+def _describe(trained: _ProbeScores, untrained: _ProbeScores | None, chance: float) -> str:
     """Say what is read back after the embedding and the last layer, and whether the latter is more than chance."""
     untrained_note = ""
     if untrained:
@@ -263,7 +263,7 @@ def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float
     )
 
 
-def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> str:
+def _describe_network(trained: _ProbeScores, capture: Capture, chance: float) -> str:
     """Say what a network reads back where the linear probe finds nothing; empty where it finds something."""
     if max(trained.position_shares) >= max(3 * chance, LEAST_LINEAR):
         return ""
@@ -289,7 +289,7 @@ def _describe_without_residuals(
 
 
 def _draw_figure(
-    trained: ProbeScores, untrained: ProbeScores | None, chance: float, without_residuals: list[float]
+    trained: _ProbeScores, untrained: _ProbeScores | None, chance: float, without_residuals: list[float]
 ) -> Figure:
     """Draw the shares by layer."""
     lows, highs = zip(*trained.position_intervals, strict=True)

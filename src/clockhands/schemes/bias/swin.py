@@ -16,7 +16,7 @@ from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, P
 from clockhands.shapes import Float, Int, Num, Tensor
 
 
-class GridBias(DistanceBias):
+class _GridBias(DistanceBias):
     """A bias that is a function of two-dimensional offsets. A subclass gives ``surface``.
 
     Rows laid end to end, each followed by as many empty places as keep offsets apart, make a line: the offset (Δrow,
@@ -72,7 +72,7 @@ def _check_row_and_column(pos: Num[Tensor, "*any"], scheme: str) -> None:
 
 
 @final
-class SwinTable(GridBias):
+class SwinTable(_GridBias):
     """A learned number for each head and each two-dimensional offset inside a window (Liu et al. 2021, equation 4).
 
     Args:
@@ -127,7 +127,7 @@ class SwinTable(GridBias):
 
 
 @final
-class LogCPB(GridBias):
+class LogCPB(_GridBias):
     """Log-spaced continuous position bias (Liu et al. 2022, Swin V2, section 3.3): 16·σ(MLP(Δ')) for each head.
 
     Each coordinate of Δ is divided by the window's reach (rows - 1, columns - 1), multiplied by 8, and becomes
