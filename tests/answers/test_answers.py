@@ -200,7 +200,7 @@ def test_the_same_quantity_is_the_same_number(name: str, told: str, printed: str
 def test_readme_and_pages_tell_the_same_ceilings() -> None:
     """What a reader blind to order can reach is computed once, for each task."""
     readme = (DOCS.parent / "README.md").read_text("utf8")
-    found = re.findall(r"no reader that is blind to order can\s+exceed ([\d.]+) %", readme)
+    found = re.findall(r"no reader that is blind to order can\s+exceed about ([\d.]+) %", readme)
     page = re.findall(r"blind to order can reach (\d+) %", read_open("order-at-all"))
     assert [f"{float(number):.0f}" for number in found] == page
 

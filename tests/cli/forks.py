@@ -27,7 +27,7 @@ IMPORTED_FIRST = (
     "clockhands.checking", "clockhands.comparison", "clockhands.comparison.execution", "transformers.trainer",
 )  # fmt: skip
 """Else the first child would import them, and this process once more. The rest is learned from the children."""
-MEMORY, SECONDS, PATIENCE = 2 * 2**30, 10, 300
+MEMORY, SECONDS, PATIENCE = 2 * 2**30, 40, 300
 TINY = (
     "model.preset=tiny model.d_model=16 model.d_ff=16 model.num_heads=2 model.encoder_layers=1 model.decoder_layers=1"
 )

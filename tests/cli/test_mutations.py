@@ -1,6 +1,7 @@
 """Whatever is written into a recipe, a command or a configuration: it works, or ends in one message.
 
-Each mutation runs in a child with 2 GB of memory and 10 seconds of the processor. What was found so has its own tests.
+Each mutation runs in a child with 2 GB of memory and 40 seconds of the processor: what damaged results lack is trained
+again. What was found so has its own tests.
 ``pytest tests/cli/test_mutations.py --slow``, and others with ``--hypothesis-seed=7``.
 """
 

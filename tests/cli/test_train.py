@@ -152,7 +152,7 @@ def test_an_existing_run_is_refused_and_replaced_when_asked(here: Path, capsys: 
     assert main(command) == 0
     assert main(command) == 2
     assert (
-        "already holds a run; continue it with --resume runs/roles (resume), or replace it: --overw"
+        "already holds a run; replace it: --overwrite (overwrite=True), or continue a training that was stopped: clockh"
         in capsys.readouterr().err
     )
     assert main([*command, "--overwrite"]) == 0

@@ -110,6 +110,8 @@ def test_the_verdict_says_what_the_numbers_show(
     judged = judge_usable(drift, retrieval, TRAINED)
     assert (judged.length, judged.undecided) == (usable, undecided)
     assert said in describe_usable(Measurement(TRAINED, drift, retrieval, judged), 0.05)
+    guessing = Measurement(TRAINED, drift, retrieval, judged, guess=float(drift.losses_NR.mean(0).min()))
+    assert ("This cannot be told" in describe_usable(guessing, 0.05)) == (not judged.learned)
 
 
 def test_chance_alone_is_seldom_taken_for_retrieval() -> None:

@@ -371,9 +371,7 @@ def test_a_run_of_bounded_pairs_stays_bounded(tmp_path: Path, monkeypatch: pytes
 
 def test_a_run_is_not_written_over_without_being_asked(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=1), tmp_path / "run", material=material)
-    with pytest.raises(
-        UsageError, match=r"already holds a run; continue it with --resume .*, or replace it: --overwri"
-    ):
+    with pytest.raises(UsageError, match=r"already holds a run; replace it: --overwrite .*, or continue a training"):
         train(tables(max_steps=2), run.path, material=material)
     assert train(tables(max_steps=2), run.path, material=material, overwrite=True).record["step"] == 2
     (tmp_path / "mine").mkdir()

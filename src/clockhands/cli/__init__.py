@@ -33,7 +33,7 @@ from clockhands.streams import open_streams, replace_controls
 
 __all__ = ["VERBS", "Parser", "main"]
 
-EXIT_CODES = "exit codes: 0 done; 1 it failed, or what it checked does; 2 wrong usage; 130 it was stopped"
+EXIT_CODES = "exit codes: 0 done; 1 it failed, or found a fault or a difference; 2 wrong usage; 130 it was stopped"
 NO_MEMORY = "not enough memory: take a smaller model, shorter texts, smaller batches or fewer hypotheses"
 VERBS = {
     "tour": "train a small translator and show what its positional encoding does (start here)",

@@ -33,12 +33,17 @@ def run(options: Options) -> int:
 
     from clockhands.report import show, write
     from clockhands.studies.tour import tour
+    from clockhands.training import TrainingStopped
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     say = (lambda text: None) if options.quiet else (lambda text: print(text, file=sys.stderr, flush=True))
     with report_new_folder(options.out, quiet=options.quiet):
-        findings = tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
+        try:
+            findings = tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
+        except TrainingStopped as stop:
+            again = f"clockhands tour --out {options.out} --overwrite"
+            raise TrainingStopped(f"the tour was stopped, and has no page; begin it again with: {again}") from stop
     say("drawing the page")
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)

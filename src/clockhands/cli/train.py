@@ -131,7 +131,11 @@ def _resume(options: Options, run: str, overrides: dict[str, str]) -> int:
 
     if options.dry_run:
         return _describe(Run.from_folder(run).recipe)
-    _conclude(resume(run, read_training_overrides(overrides), progress=not options.quiet))
+    before = Run.from_folder(run)
+    done = resume(run, read_training_overrides(overrides), progress=not options.quiet)
+    if before.finished and done.recipe == before.recipe:
+        print(f"{run} is finished, and nothing was trained; for more steps: --set training.max_steps=NUMBER")
+    _conclude(done)
     return 0
 
 

@@ -117,7 +117,8 @@ def _prepare_foreign(
     Nothing is counted, because its training may have seen any text. Raises UsageError if it does not run in a page.
     """
     run = convert_checkpoint(subject, source)
-    model = describe_model(run, name, label, f"{subject.class_name}, which continues text", [])
+    original = type(getattr(subject, "language_model", None)).__name__  # with its output layer, whose parameters count
+    model = describe_model(run, name, label, f"{original}, which continues text", [])
     model.data["measured"] = []
     model.data["texts"] = list(texts) or list(EXAMPLES)
     return model

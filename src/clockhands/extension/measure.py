@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -191,6 +192,13 @@ class Measurement:
     drift: Drift
     retrieval: Retrieval
     usable: _Usable
+    guess: float = math.inf
+    """The loss of a guess among all tokens of the vocabulary, in nats."""
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether no length can be told from the loss, as it is nowhere better than a guess, and no task is learned."""
+        return not self.usable.learned and float(np.nanmin(self.drift.losses_NR.mean(0))) >= self.guess - 0.01
 
 
 def choose_lengths(trained: int, longest: int) -> tuple[int, ...]:
@@ -242,7 +250,8 @@ def measure(
         return measure_retrieval(model, stream, lengths, writing, items=items, seed=seed, progress=progress)
 
     retrieval = archive.keep_retrieval(f"measure/{items}/{rungs}", retrieve)
-    return Measurement(trained, drift, retrieval, judge_usable(drift, retrieval, trained, margin))
+    usable = judge_usable(drift, retrieval, trained, margin)
+    return Measurement(trained, drift, retrieval, usable, math.log(model.vocabulary_size))
 
 
 GROUP = "As it is"
@@ -258,6 +267,12 @@ def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterato
 def describe_usable(measurement: Measurement, margin: float) -> str:
     """Say in a sentence or two how far the model reads, and what it rests on."""
     usable, trained = measurement.usable, measurement.trained
+    if measurement.knows_nothing:
+        guess = f"a guess among all tokens ({measurement.guess:.2f} nats)"
+        return (
+            f"This cannot be told: the loss is nowhere better than {guess}, and no task of retrieval is above chance. "
+            "There is nothing that a longer text could spoil."
+        )
     longest = usable.rungs[-1].length
     rests = "" if usable.learned else (
         " No task of retrieval is shown to be above chance at a trained length, so this rests on the loss alone."
@@ -298,7 +313,11 @@ def _make_usable(measurement: Measurement, margin: float) -> Finding:
         usable.length,
         "tokens",
         references=(Reference("trained length", trained),),
-        light="good" if usable.length >= trained else "info" if usable.undecided else "warn",
+        light="info"
+        if measurement.knows_nothing or (usable.undecided and usable.length < trained)
+        else "good"
+        if usable.length >= trained
+        else "warn",
         table=Table.of(["tokens", "times trained", "reads", "because"], rows),
         method=(
             f"A length counts as read if the loss of the same last tokens is shown to be less than {margin:g} nats "

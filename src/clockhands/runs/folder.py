@@ -68,8 +68,8 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
             raise UsageError(f"{path} exists and is not a training run; it is left alone, choose another folder")
     elif not overwrite:
         raise UsageError(
-            f"{path} already holds a run; continue it with --resume {path} (resume), or replace it: --overwrite "
-            "(overwrite=True)"
+            f"{path} already holds a run; replace it: --overwrite (overwrite=True), or continue a training that "
+            f"was stopped: clockhands train --resume {path} (resume)"
         )
 
 

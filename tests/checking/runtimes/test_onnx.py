@@ -120,7 +120,7 @@ def test_the_command_checks_an_export(tmp_path: Path, capsys: pytest.CaptureFixt
     original.save_pretrained(tmp_path / "llama")
     sound = str(export(original, tmp_path / "sound.onnx"))
     assert main(["check", sound, "--against", str(tmp_path / "llama"), "--report", str(tmp_path / "page")]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert (
         "the logits are the same, within" in out
         and f"PASS  {sound}: no fault of its own" in out
