@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 70_600,
-    "tokens of code": 483_070,
-    "files": 446,
+    "lines": 68_320,
+    "tokens of code": 472_800,
+    "files": 421,
     "lines of the longest file": 450,
-    "modules with one importer": 140,
-    "public names": 1_775,
+    "modules with one importer": 130,
+    "public names": 1_595,
     "depth of imports": 31,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 57_400,
+    "lines of tests": 57_000,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the

@@ -123,7 +123,7 @@ def test_the_command_checks_an_export(tmp_path: Path, capsys: pytest.CaptureFixt
     out = " ".join(capsys.readouterr().out.split())
     assert (
         "the logits are the same, within" in out
-        and f"PASS  {sound}: no fault of its own" in out
+        and f"PASS {sound}: no fault of its own" in out
         and "onnxruntime" in out
     )
     assert "Does it compute what" in (tmp_path / "page" / "index.html").read_text("utf8")
