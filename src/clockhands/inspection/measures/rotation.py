@@ -214,10 +214,11 @@ class RotationFrequencies(Measure):
         )
 
 
-def _draw_figure(
-    orders: Sequence[Int[Tensor, " F"]], shares: Sequence[Float[Tensor, " F"]], fresh: Sequence[Tensor] | None
-) -> Figure:
-    """Draw the mean share of the pairs, the fastest first, over the layers that have so many."""
+def _draw_figure(orders: Sequence[Tensor], shares: Sequence[Tensor], fresh: Sequence[Tensor] | None) -> Figure:
+    """Draw the mean share of the pairs, the fastest first, over the layers that have so many.
+
+    ``orders`` [F] of each layer; ``shares`` and ``fresh`` [F + 1]: the last is of the channels that do not rotate.
+    """
 
     def average(shares: Sequence[Tensor]) -> Float[Tensor, " F"]:
         ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, orders, strict=True)]
