@@ -6,15 +6,15 @@ from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
     "lines": 68_320,
-    "tokens of code": 472_800,
+    "tokens of code": 472_850,
     "files": 421,
     "lines of the longest file": 450,
     "modules with one importer": 130,
-    "public names": 1_595,
+    "public names": 1_596,
     "depth of imports": 31,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 57_000,
+    "lines of tests": 57_020,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import compare, read_positions
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.llama_cpp import read_gguf
+from clockhands.explanation.llama_cpp import read_gguf, read_settings
 from clockhands.explanation.llama_cpp_settings import apply_llama_flags
 
 
@@ -330,3 +330,20 @@ def test_a_rule_that_llama_cpp_does_not_have_is_refused_under_flags() -> None:
     dynamic = read_huggingface({**RAW, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "f")
     with pytest.raises(CheckpointError, match=r"llama\.cpp has no rule 'dynamic'"):
         apply_llama_flags(dynamic, "--rope-scale 2")
+
+
+def test_flags_over_layers_that_do_not_rotate_or_attend_leave_them() -> None:
+    table = read_huggingface({"model_type": "gpt2"}, "f")
+    assert apply_llama_flags(table, "--rope-freq-base 5000").layers == table.layers
+    mixed = read_huggingface({"model_type": "qwen3_next", "num_hidden_layers": 4}, "f")
+    told = apply_llama_flags(mixed, "--rope-freq-base 5000").layers
+    assert [layer.attends for layer in told] == [False, False, False, True]
+    assert [layer.rotation and layer.rotation.base for layer in told] == [None, None, None, 5000.0]
+
+
+@pytest.mark.parametrize("width", [2, 64])
+def test_an_alpha_that_gives_no_base_is_refused(width: int) -> None:
+    values = {"attention.key_length": width, "rope.dimension_count": width, "rope.scaling.alpha": 1e306}
+    named = {"general.architecture": "hunyuan_vl", **{f"hunyuan_vl.{key}": value for key, value in values.items()}}
+    with pytest.raises(CheckpointError, match=f"gives no base for {width} channels"):
+        read_settings(named, {}, "f")

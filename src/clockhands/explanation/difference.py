@@ -12,19 +12,10 @@ from clockhands.explanation.table import Layer, Positions
 EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
 """Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
 DISTANCES = (1, 16, 256, 4096, 65536)
-OF_A_RULE = [
-    *(
-        "rule",
-        "factor",
-        "original_length",
-        "beta_fast",
-        "beta_slow",
-        "truncate",
-        "low_frequency_factor",
-        "extrapolation",
-    ),
-    *("high_frequency_factor", "factors", "long_factors", "share"),
-]
+OF_A_RULE = (
+    "rule", "factor", "original_length", "beta_fast", "beta_slow", "truncate", "low_frequency_factor", "extrapolation",
+    "high_frequency_factor", "factors", "long_factors", "share",
+)  # fmt: skip
 """Fields that mean nothing without the rule that reads them."""
 FIELDS = ("base", "channels", *OF_A_RULE, "amplitude", "logit_factor", "pairing", "direction")
 
@@ -211,7 +202,7 @@ def _find_causes(a: Rotation, b: Rotation, terms: _Terms) -> tuple[tuple[str, st
     """
     parts = {name: [name] for name in FIELDS if name not in OF_A_RULE or a.rule == b.rule}
     if a.rule != b.rule:
-        parts["rule"] = OF_A_RULE
+        parts["rule"] = [*OF_A_RULE]
     if not terms.same_format:
         a = dataclasses.replace(a, pairing=b.pairing, direction=b.direction)
     different = [name for name, part in parts.items() if any(getattr(a, field) != getattr(b, field) for field in part)]

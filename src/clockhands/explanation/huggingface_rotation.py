@@ -10,7 +10,7 @@ from typing import Any
 from clockhands.errors import CheckpointError
 from clockhands.explanation.filled import UNKNOWN, Filled
 from clockhands.explanation.numbers import check_count, check_number
-from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.rotation import Rotation, scale_base, temperature_of
 
 SCALED = ("llama3", "yarn", "longrope")
 """Rules that mean nothing without the trained length."""
@@ -106,7 +106,7 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
     vllm = filled.program == "vllm"
     if rule == "dynamic" and (vllm or filled.facts.get("alpha")) and table.values.get("alpha"):
         alpha = table.number("alpha", None, "alpha", least=0)
-        rule, base = "default", base * alpha ** (channels / (channels - 2))
+        rule, base = "default", scale_base(base, alpha, channels)
         table.origin["base"] += f", times alpha^(d/(d − 2)), alpha = {alpha:g} ({table.origin.pop('alpha')})"
     original, low, high = _find_original_length(table, rule), 1.0, 4.0
     if vllm and rule == "yarn" and original and "mrope_section" in table.values:
@@ -272,7 +272,7 @@ def _compute_amplitudes(table: _Table, rotation: Rotation) -> tuple[float, float
     # vLLM 0.25 takes no attention_factor: of LongRoPE short_mscale and long_mscale, the long one where it serves texts
     # beyond the original length; of YaRN attn_factor, beside its own factor (its pull request 48351).
     if vllm and rule == "longrope":
-        length, claimed = rotation.original_length or 2, filled.count("max_position_embeddings") or 0
+        length, claimed = max(rotation.original_length or 2, 2), filled.count("max_position_embeddings") or 0
         key = "long_mscale" if claimed > length else "short_mscale"
         if table.values.get(key) is not None:
             return table.number(key, None, "amplitude"), logit_factor
@@ -282,7 +282,7 @@ def _compute_amplitudes(table: _Table, rotation: Rotation) -> tuple[float, float
         return table.number("attention_factor", None, "amplitude"), logit_factor
     if rule == "longrope":
         origin["amplitude"] = "√(1 + ln factor / ln original length)"
-        length = rotation.original_length or 2
+        length = max(rotation.original_length or 2, 2)
         return math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0, logit_factor
     # vLLM takes mscale only for the architectures that DeepSeek's code is for (its issue 48621).
     if mscale and all_dim and (not vllm or deepseek):

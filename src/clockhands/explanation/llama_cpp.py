@@ -22,7 +22,7 @@ from clockhands.errors import CheckpointError, UsageError, show_value
 from clockhands.explanation.filled import POSITION
 from clockhands.explanation.gguf import FACTORS, read_metadata
 from clockhands.explanation.numbers import Flags, check_count, check_layers, check_number, split_command
-from clockhands.explanation.rotation import Pairing, Rotation, temperature_of
+from clockhands.explanation.rotation import Pairing, Rotation, scale_base, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
 NAMES = {
@@ -317,7 +317,7 @@ def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mappin
     length = keys.count("rope.scaling.original_context_length") or keys.count("context_length", least=0) or None
     base = keys.number("rope.freq_base", 10000.0)
     if model == "hunyuan_vl" and (alpha := keys.number("rope.scaling.alpha", 0.0)) > 0:
-        base *= alpha ** (width / (width - 2))  # NTK scaling, as its load_arch_hparams
+        base = scale_base(base, alpha, width)
     return Rotation(
         head_dim=width,
         channels=channels,

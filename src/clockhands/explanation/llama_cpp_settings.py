@@ -1,4 +1,4 @@
-"""What llama.cpp is flagged of positions: the settings of a GGUF file as its converter writes them, and its flags."""
+"""What llama.cpp is told of positions: the settings of a GGUF file as its converter writes them, and its flags."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clockhands.explanation.table import Layer, Positions
 
 
 def _list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
-    """Return what llama.cpp must be flagged of a rotation, by keys of GGUF without the architecture.
+    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture.
 
     Raises CheckpointError for a rule that llama.cpp does not have.
     """
@@ -62,6 +62,8 @@ def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dic
     """
     whole = [layer.rotation for layer in positions.layers if layer.rotation and not (layer.window or layer.chunk)]
     local = [layer.rotation for layer in positions.layers if layer.rotation and (layer.window or layer.chunk)]
+    if max(len(set(whole)), len(set(local))) > 1:
+        raise CheckpointError("llama.cpp has one rotation for layers with a window, and one for all others")
     rotation = (whole or local)[0]
     entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
     entries |= {"block_count": len(positions.layers), "attention.key_length": rotation.head_dim}
@@ -96,11 +98,15 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
     """
     model = find_architecture(positions.model) or "llama"
     _, flagged = parse_flags(text, model)
+    if not positions.rotations():
+        return dataclasses.replace(positions, source=f"{positions.source} {text}", program="llama.cpp")
     values, tensors = list_settings(positions, model)
     read = read_settings(values, tensors, positions.source, text)
 
     def restore(layer: Layer, before: Layer) -> Layer:
         # Converters reorder weights to the pairs of llama.cpp, and the first file tells where numbers come from.
+        if not before.attends:
+            return before
         if layer.rotation is None or before.rotation is None:
             return layer
         kept = {name: place for name, place in before.rotation.origin.items() if name not in (*flagged, "amplitude")}

@@ -140,6 +140,14 @@ class Rotation:
         return (1 - kept) * omega / self.factor + kept * omega
 
 
+def scale_base(base: float, alpha: float, channels: int) -> float:
+    """Return base · alpha^(d/(d − 2)), as HunYuan's dynamic rule. Raises CheckpointError where that is no number."""
+    try:
+        return base * float(alpha) ** (channels / (channels - 2))
+    except (OverflowError, ZeroDivisionError) as fault:
+        raise CheckpointError(f"alpha = {alpha:g} gives no base for {channels} channels") from fault
+
+
 def temperature_of(factor: float, scale: float) -> float:
     """Return YaRN's amplitude, 0.1·scale·ln(factor) + 1 (Peng et al. 2023, equation 22)."""
     return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0

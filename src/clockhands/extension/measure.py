@@ -18,6 +18,7 @@ from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS, Retrieval, cho
 from clockhands.findings import (
     Figure,
     Finding,
+    Light,
     Mark,
     Panel,
     Reference,
@@ -306,6 +307,9 @@ def _make_usable(measurement: Measurement, margin: float) -> Finding:
          rung.reason)
         for rung in usable.rungs
     ]  # fmt: skip
+    light: Light = "good" if usable.length >= trained else "warn"
+    if measurement.knows_nothing or (usable.undecided and usable.length < trained):
+        light = "info"
     return Finding(
         "extend.usable",
         "How long a text can this model read as it is?",
@@ -313,11 +317,7 @@ def _make_usable(measurement: Measurement, margin: float) -> Finding:
         usable.length,
         "tokens",
         references=(Reference("trained length", trained),),
-        light="info"
-        if measurement.knows_nothing or (usable.undecided and usable.length < trained)
-        else "good"
-        if usable.length >= trained
-        else "warn",
+        light=light,
         table=Table.of(["tokens", "times trained", "reads", "because"], rows),
         method=(
             f"A length counts as read if the loss of the same last tokens is shown to be less than {margin:g} nats "
