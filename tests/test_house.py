@@ -14,7 +14,7 @@ MOST: dict[str, float] = {
     "depth of imports": 31,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 57_020,
+    "lines of tests": 57_025,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the

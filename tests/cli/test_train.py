@@ -52,8 +52,11 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.Ca
     recipe = Run.from_folder("runs/r").recipe
     assert (recipe.training.seed, recipe.training.threads, recipe.model.decoder.scheme) == (3, 1, "rope")
     assert main(["train", "--resume", "runs/r", "--set", "training.max_steps=6", "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
+    captured = capsys.readouterr()
+    assert captured.err == "" and "nothing was trained" not in captured.out
     assert Run.from_folder("runs/r").record["step"] == 6
+    assert main(["train", "--resume", "runs/r", "--quiet"]) == 0
+    assert "runs/r is finished, and nothing was trained" in capsys.readouterr().out
 
 
 def test_own_files_and_the_default_folder(here: Path) -> None:

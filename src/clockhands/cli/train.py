@@ -131,9 +131,9 @@ def _resume(options: Options, run: str, overrides: dict[str, str]) -> int:
 
     if options.dry_run:
         return _describe(Run.from_folder(run).recipe)
-    before = Run.from_folder(run)
+    before = Run.from_folder(run).record.get("step")
     done = resume(run, read_training_overrides(overrides), progress=not options.quiet)
-    if before.finished and done.recipe == before.recipe:
+    if done.record["step"] == before:
         print(f"{run} is finished, and nothing was trained; for more steps: --set training.max_steps=NUMBER")
     _conclude(done)
     return 0
