@@ -36,7 +36,7 @@ ELSEWHERE = {
         "cli/test_main.py cli/test_mutations.py cli/test_use.py data/test_imports.py exploring/test_browser.py "
         "inspection/test_hostile_text.py "
         "inspection/test_minilm.py inspection/test_sides.py "
-        "report/figures/test_contrast.py report/test_browser.py report/test_views.py "
+        "report/figures/test_contrast.py report/test_browser.py "
         "test_commands.py test_core.py training/test_killed.py training/test_once.py "
         "training/test_processes.py"
     ),

@@ -19,7 +19,7 @@ from clockhands.errors import UsageError
 from clockhands.exploring import foreign
 from clockhands.exploring.foreign import convert_checkpoint
 from clockhands.exploring.model_data import describe_model
-from clockhands.exploring.page import EXAMPLES, make_page, prepare_checkpoint
+from clockhands.exploring.page import EXAMPLES, describe_offer, make_page, prepare_checkpoint
 from clockhands.inspection import Subject, open_subject
 from tests.exploring.engine import ask, open_page
 from tests.report.chromium import Browser
@@ -173,4 +173,18 @@ def test_what_a_page_does_not_run_is_recorded_with_the_reason(tmp_path: Path) ->
     recorded = prepare_checkpoint(str(tmp_path), "theirs", "theirs", ["Tom bit a dog"])
     assert not recorded.is_live
     assert recorded.data["reason"].startswith("It does not run in a page: its frequencies are changed by the rule")
-    assert open_subject(tmp_path).tokenizer is not None
+    subject = open_subject(tmp_path)
+    assert subject.tokenizer is not None
+    offer = describe_offer(subject, str(tmp_path))
+    assert (
+        offer == f'clockhands explore {tmp_path} --text "..." writes a page that shows its attention in your sentences'
+    )
+    subject.tokenizer = None
+    assert describe_offer(subject, str(tmp_path)) == ""
+
+
+def test_inspect_offers_a_page_in_which_the_model_runs_and_counts_its_parameters_alike(checkpoint: Path) -> None:
+    subject, prepared = open_subject(checkpoint), prepare_checkpoint(str(checkpoint), "theirs", "theirs", [])
+    offer = describe_offer(subject, str(checkpoint))
+    assert offer == f"clockhands explore {checkpoint} writes a page in which it runs and its positions can be changed"
+    assert prepared.is_live and subject.count_parameters() == prepared.data["config"]["parameters"]

@@ -17,7 +17,14 @@ import torch
 from clockhands.errors import CheckpointError
 from clockhands.exploring.controls import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
-from clockhands.exploring.page import LABELS, find_tour_models, make_page, name_models, prepare_model
+from clockhands.exploring.page import (
+    LABELS,
+    describe_offer,
+    find_tour_models,
+    make_page,
+    name_models,
+    prepare_model,
+)
 from clockhands.inspection import open_subject
 from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
@@ -101,6 +108,8 @@ def test_lengths_are_those_that_inspect_measures(translator: Run, model: Explore
     assert model.data["lengths"]["word"] == pytest.approx(float(words.norm(dim=-1).mean()), rel=1e-5)
     # A row of 16 sines and cosines has the length 4 at every position.
     assert model.data["lengths"]["position"] == pytest.approx(4, rel=1e-5)
+    assert "writes a page in which it runs" in describe_offer(subject, str(translator.path))
+    assert subject.count_parameters() == model.data["config"]["parameters"]
 
 
 def test_a_page_of_four_models_as_large_as_the_tours_is_at_most_3_2_megabytes(tmp_path: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-
 import pytest
 import torch
 
-from clockhands.inspection.drawing import draw_head_grid, pack_int8, pack_int16
+from clockhands.inspection.drawing import draw_head_grid
 
 
 def test_a_cell_of_a_grid_of_heads_has_the_name_by_which_all_figures_mark_it() -> None:
@@ -18,13 +15,3 @@ def test_a_cell_of_a_grid_of_heads_has_the_name_by_which_all_figures_mark_it() -
         {"layer 1 head 1": 0.1, "layer 1 head 2": 0.2, "layer 1 head 3": 0.3}
         | {"layer 2 head 1": 0.4, "layer 2 head 2": 0.5, "layer 2 head 3": 0.6}
     )
-
-
-def test_numbers_of_16_bits_are_little_endian_integers() -> None:
-    content = base64.b64decode(pack_int16(torch.tensor([32767.0, -2.4, 0.0])))
-    assert struct.unpack("<3h", content) == (32767, -2, 0)
-
-
-def test_numbers_of_8_bits_are_127ths_and_cut_at_one() -> None:
-    content = base64.b64decode(pack_int8(torch.tensor([1.0, -1.0, 0.5, 0.0, 3.0])))
-    assert struct.unpack("<5b", content) == (127, -127, 64, 0, 127)

@@ -99,16 +99,6 @@ def test_what_rests_on_different_things_is_not_put_together() -> None:
     assert old["f"].value == 0.5, "findings that were saved before do not say what they rest on"
 
 
-def test_what_a_reader_turns_is_kept_for_both() -> None:
-    one, other = ({"kind": "kernel", "first": first} for first in (-1, -2))
-    both = put_side_by_side(
-        run("a", finding(1.0, details={"view": one})), run("b", finding(2.0, details={"view": other}))
-    )
-    assert both["f"].details["views"] == {"A": one, "B": other}
-    lone = put_side_by_side(run("a", finding(1.0, details={"view": one})), run("b", finding(2.0)))
-    assert lone["f"].details["views"] == {"A": one}
-
-
 def test_the_cards_are_those_of_both() -> None:
     a, b = run("a", finding(1.0)), run("b", finding(4.0))
     both = put_side_by_side(replace(a, opening=("f",)), replace(b, opening=("g", "f")))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -80,8 +80,12 @@ def run(options: Options) -> int:
     from clockhands.report import put_side_by_side, show, write
 
     findings = each_model[0] if len(each_model) == 1 else put_side_by_side(*each_model)
-    for note in _list_notes(each_model, findings):
-        print(f"clockhands: {note}", file=sys.stderr)
+    reasons = dict.fromkeys(
+        str(item.details["not comparable"]) for item in findings if "not comparable" in item.details
+    )
+    if reasons:
+        advice = "; give both one text with --text FILE" if any(" text" in reason for reason in reasons) else ""
+        print(f"clockhands: some measures are not comparable: {'; '.join(reasons)}{advice}", file=sys.stderr)
     if options.json:
         print(findings.to_json())
         return 0
@@ -92,39 +96,30 @@ def run(options: Options) -> int:
     return 0
 
 
-def _list_notes(each_model: list[Findings], compared: Findings) -> Iterator[str]:
-    """Yield what is printed beside the page: that texts repeat each other, and what could not be compared."""
-    from clockhands.inspection.measures.repeated_text import find_warning
-
-    for findings in each_model:
-        if note := find_warning(findings["text"]):
-            yield f"{findings.facts['model']}: {note}"
-    reasons = dict.fromkeys(
-        str(item.details["not comparable"]) for item in compared if "not comparable" in item.details
-    )
-    if reasons:
-        advice = "; give both one text with --text FILE" if any(" text" in reason for reason in reasons) else ""
-        yield f"some measures are not comparable: {'; '.join(reasons)}{advice}"
-
-
 def _inspect(model: str, side: Side | None, options: Options) -> Findings:
-    from clockhands.inspection import inspect
+    """Measure one model, and tell what ``explore`` shows of it: that verb takes neither tokenizer nor foreign code."""
+    from clockhands.exploring import describe_offer
+    from clockhands.inspection import inspect, open_subject
+    from clockhands.models.door import open_tokenizer
 
-    return inspect(
-        model,
-        options.tokenizer,
-        _read_texts(options.text),
+    trust = options.trust_remote_code
+    tokenizer = None if options.tokenizer is None else open_tokenizer(options.tokenizer, trust_remote_code=trust)
+    device = _choose_device(options.device)
+    subject = open_subject(model, trust_remote_code=trust, device=device, side=side, tokenizer=tokenizer)
+    findings = inspect(
+        subject,
+        texts=_read_texts(options.text),
         ids=options.ids,
         length=options.length,
         count=options.texts,
         sentences=options.sentence,
         control=options.control,
-        side=side,
-        device=_choose_device(options.device),
-        trust_remote_code=options.trust_remote_code,
         progress=True,
         command=write_command("inspect", options, ("out", "json", "device", "threads")),
     )
+    if tokenizer is None and not trust and (offer := describe_offer(subject, model)):
+        findings = replace(findings, facts={**findings.facts, "explore": offer})
+    return findings
 
 
 def _read_texts(files: Sequence[str]) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.page import (
+    describe_offer,
     explore,
     find_tour_models,
     make_page,
@@ -13,6 +14,7 @@ from clockhands.exploring.page import (
 __all__ = [
     "ExplorerModel",
     "describe_model",
+    "describe_offer",
     "explore",
     "find_tour_models",
     "make_page",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from markupsafe import Markup
 import clockhands.studies
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import ClockhandsError, DataError, UsageError
 from clockhands.exploring.controls import cut_next_tokens, measure
 from clockhands.exploring.foreign import convert_checkpoint
 from clockhands.exploring.model_data import MOST_TOKENS, ExplorerModel, describe_model, describe_order, hold_packed
@@ -97,6 +99,32 @@ def prepare_checkpoint(
         return _prepare_foreign(subject, source, name, label, texts)
     except UsageError as fault:
         return record_model(subject, name, label, texts, _explain(fault))
+
+
+def describe_offer(subject: Subject, source: str) -> str:
+    """Return the sentence that says what ``explore`` shows of a model; empty where it may show nothing.
+
+    ``subject`` is the model of ``source``, opened as ``prepare_checkpoint`` opens it. What decides is that
+    function's own: whether the model can be prepared to run, and else whether its attention can be recorded.
+    """
+    command = f"clockhands explore {shlex.quote(source)}"
+    try:
+        if is_own(read_checked_config(source)):
+            run = open_run(source)
+            check_support(run)
+            _read_held_out(run, open_corpus(run.recipe.corpus, **run.recipe.corpus_options))
+        else:
+            convert_checkpoint(subject, source)
+        return f"{command} writes a page in which it runs and its positions can be changed"
+    except UsageError:
+        if subject.side == "decoder":  # of an encoder-decoder the encoder is recorded
+            return ""
+    except ClockhandsError:
+        return ""
+    with suppress(ClockhandsError):
+        record_model(subject, "model", "", EXAMPLES[:1], "")
+        return f'{command} --text "..." writes a page that shows its attention in your sentences'
+    return ""
 
 
 def _explain(fault: UsageError) -> str:

@@ -179,7 +179,6 @@ def _describe_sizes(
     """Return the sizes; ``dModel`` is the width of the picture of the positions: two channels for each hand."""
     layers, heads = attention[0].shape[:2] if attention else (0, subject.num_heads)
     width = 2 * len(scheme["frequencies"]) or (64 if table is None else table.shape[1])
-    model = subject.encoder_decoder if subject.encoder_decoder is not None else subject.model
     return {
         "kind": "recorded",
         "dModel": width,
@@ -190,7 +189,7 @@ def _describe_sizes(
         "decoderLayers": 0,
         "norm": "pre",
         "vocabulary": subject.vocabulary_size or 0,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": subject.count_parameters(),
     }
 
 

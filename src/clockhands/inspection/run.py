@@ -259,12 +259,12 @@ def _list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> d
     subject, capture = reading.subject, reading.capture
     heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
     size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"
-    parameters = sum(weight.numel() for weight in subject.model.parameters())
+    output = "with" if {"transformer", "language_model"} & subject.list_modules().keys() else "without"
     facts: dict[str, str | int] = {
         "model": subject.label,
         "class": subject.class_name,
         "position": subject.mechanism_sentence,
-        "size": f"{size}, {parameters:,} parameters",
+        "size": f"{size}, {subject.count_parameters():,} parameters {output} the output layer",
         "attention": reading.influence.sentence,
         "text": reading.text_sentence,
         "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",

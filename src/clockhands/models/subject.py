@@ -214,6 +214,11 @@ class Subject(ABC):
         modules = {"encoder_decoder": self.encoder_decoder, "model": self.model}
         return {name: module for name, module in modules.items() if module is not None}
 
+    def count_parameters(self) -> int:
+        """Count the parameters of all modules that it holds, each once: both sides, and the output layer if opened."""
+        # A parameter that several modules share comes once out of a list of modules.
+        return sum(weight.numel() for weight in nn.ModuleList(self.list_modules().values()).parameters())
+
     def to_float32(self) -> Subject:
         """Return this subject, or a copy in float32 if its weights are narrower.
 

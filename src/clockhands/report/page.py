@@ -17,8 +17,6 @@ PREVIEW = "preview.png"
 """The file beside a page that a link to it shows."""
 PAPER_WIDTHS = (84, 174)
 """Widths in millimetres of the files of a figure for print: one column of a journal, and two."""
-VIEWS = ("attention", "encoding", "kernel")
-"""What a script can show below a figure: each has its file in ``templates``."""
 SKIPPED = "Does not apply here"
 """The last heading of a page, over the findings that were skipped."""
 
@@ -35,9 +33,7 @@ _LAYOUT = ("group", "opening")
 class _Section:
     """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
 
-    ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none. ``views`` hold the data
-    of what a script shows below the figure, by whose it is: that of the finding's ``details["view"]``, which is
-    nobody's in particular, or those of ``details["views"]``.
+    ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none.
     """
 
     id: str
@@ -46,7 +42,6 @@ class _Section:
     svg: Markup | None
     table: TableView | None
     details: dict[str, Any]
-    views: dict[str, dict[str, Any]]
 
 
 def make_page(findings: Findings, *, title: str | None = None, script: bool = True) -> str:
@@ -108,11 +103,10 @@ def compose(
     return render_page(
         "findings.html",
         shorten_paths(title or findings.title),
-        script=_choose_scripts(sections) if script and drawn else "",
-        style=_make_figure_style(sections) if drawn else "",
+        script="figures.js" if script and drawn else "",
+        style=_make_figure_style() if drawn else "",
         files=files,
         widths=PAPER_WIDTHS,
-        interactive=script,
         preview=PREVIEW if files and drawn else "",
         findings=findings,
         facts={key: fact for key, fact in findings.facts.items() if not (isinstance(fact, str) and fact in opened)},
@@ -140,25 +134,12 @@ def _choose_cards(findings: Findings, named: Sequence[tuple[str, Finding]]) -> l
     ]
 
 
-def _choose_scripts(sections: Sequence[_Section]) -> str:
-    """Return the names of the scripts that the figures and views of a page need."""
-    kinds = dict.fromkeys(view["kind"] for section in sections for view in section.views.values())
-    views = ["view_tools.js", *(f"{kind}.js" for kind in kinds), "views.js"] if kinds else []
-    return " ".join(["figures.js", *views])
-
-
-def _make_figure_style(sections: Sequence[_Section]) -> str:
+def _make_figure_style() -> str:
     """Return the style rules of figures: of what stands around them, and of their colours on a dark screen."""
     from clockhands.report.figures.palette import make_dark_css  # late, as above
 
-    views = read_asset("views.css") if any(section.views for section in sections) else ""
-    return (
-        read_asset("figures.css")
-        + views
-        + "@media screen and (prefers-color-scheme: dark){"
-        + make_dark_css(".plot")
-        + "}"
-    )
+    dark = make_dark_css(".plot")
+    return f"{read_asset('figures.css')}@media screen and (prefers-color-scheme: dark){{{dark}}}"
 
 
 def _number_figures(sections: Sequence[_Section]) -> list[_Section]:
@@ -172,9 +153,7 @@ def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> _Sectio
     """Return a finding as the template needs it; details that are no plain values are left out."""
     svg = Markup(drawn[name]) if name in drawn else None
     details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and isinstance(value, _PLAIN)}
-    views = finding.details.get("views") or {"": finding.details.get("view")}
-    known = {key: view for key, view in views.items() if isinstance(view, dict) and view.get("kind") in VIEWS}
-    return _Section(name, 0, finding, svg, view_table(finding.table), details, known)
+    return _Section(name, 0, finding, svg, view_table(finding.table), details)
 
 
 def _group_sections(sections: Sequence[_Section]) -> dict[str, list[_Section]]:

@@ -79,9 +79,6 @@ def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
         return a if same else replace(a, verdict=f"A: {a.verdict} B: {b.verdict}")
     lead = b if a.light == "skip" else a
     details: dict[str, Any] = {"group": lead.details["group"]} if "group" in lead.details else {}
-    # What a reader can choose and turn of either finding, by side.
-    if views := {side: item.details["view"] for side, item in (("A", a), ("B", b)) if item.details.get("view")}:
-        details["views"] = views
     return replace(
         lead,
         verdict=f"A: {a.verdict}\nB: {b.verdict}{_describe_difference(a, b)}",

@@ -1,9 +1,6 @@
-"""The packed numbers of a page: read back as they were, and never more than a page should carry."""
+"""What the logits of a sentence are made of, and what swapping two of its words changes."""
 
 from __future__ import annotations
-
-import base64
-import struct
 
 import pytest
 import torch
@@ -11,54 +8,13 @@ import torch
 from clockhands.findings import Finding, Findings
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures.measure import SENTENCES_HEADING
-from clockhands.inspection.measures.sentence import _describe, make_attention_view
+from clockhands.inspection.measures.sentence import _describe
 from clockhands.inspection.reading.sentences import SENTENCE_TERMS, Sentence, SentenceLayer
 from clockhands.model import PositionConfig
 from tests.inspection.words import WORDS, make_tokenizer
 
 from ..tiny import own, tiny
 from .test_measure import check_declared
-
-
-def make_layer(heads: int, size: int, positional: list[float]) -> SentenceLayer:
-    weights = torch.eye(size).expand(heads, size, size)
-    terms = torch.zeros(len(SENTENCE_TERMS), heads, size, size)
-    terms[0], terms[3] = 2.0, -4.0
-    shares = torch.zeros(heads, len(SENTENCE_TERMS))
-    shares[:, 3] = torch.tensor(positional)
-    return SentenceLayer(
-        weights, None, torch.ones(size, size, dtype=torch.bool), terms, shares, shares[0], torch.ones(2)
-    )
-
-
-def test_terms_that_are_zero_are_left_out_and_the_others_have_their_scale() -> None:
-    sentence = Sentence("a b", [1, 2], ["a", "b"], torch.ones(2, dtype=torch.bool), "b a", [])
-    (packed,) = make_attention_view([sentence], [[make_layer(1, 2, [0.5])]])["sentences"]
-    assert packed["terms"] == ["token alone", "position alone"] and packed["swapped"] == ""
-    (head,) = packed["heads"]
-    numbers = struct.unpack("<12h", base64.b64decode(head["numbers"]))
-    assert numbers[:4] == (32767, 0, 0, 32767)
-    assert [round(number * head["scale"], 3) for number in numbers[4:]] == [2.0] * 4 + [-4.0] * 4
-
-
-def test_of_many_heads_those_by_position_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence = Sentence("a b", [1, 2], ["a", "b"], torch.ones(2, dtype=torch.bool), "", [])
-    layers = [make_layer(3, 2, [0.1, 0.9, 0.2]), make_layer(3, 2, [0.8, 0.0, 0.7])]
-    monkeypatch.setattr("clockhands.inspection.measures.sentence.MOST_NUMBERS", 3 * 12)
-    (packed,) = make_attention_view([sentence], [layers])["sentences"]
-    assert packed["left_out"] == 3
-    assert [(head["layer"], head["head"]) for head in packed["heads"]] == [(1, 2), (2, 1), (2, 3)]
-
-
-def test_a_layer_with_another_mask_has_its_own() -> None:
-    """The mask of the first layer stood for all: in a global layer after a window, allowed pairs were called masked."""
-    sentence = Sentence("a b", [1, 2], ["a", "b"], torch.ones(2, dtype=torch.bool), "", [])
-    window, everywhere = make_layer(1, 2, [0.1]), make_layer(1, 2, [0.2])
-    window.mask_ST[1, 0] = False
-    (packed,) = make_attention_view([sentence], [[window, everywhere, window]])["sentences"]
-    assert packed["mask"] == ["11", "01"]
-    assert [head.get("mask") for head in packed["heads"]] == [None, ["11", "11"], None]
-
 
 TEXT = " ".join(
     WORDS[index] for index in torch.randint(0, len(WORDS), (400,), generator=torch.Generator().manual_seed(0))
@@ -92,29 +48,12 @@ def test_the_value_is_the_share_of_position_and_the_verdict_says_it_for_each_sen
     assert item.figure is not None and [panel.title for panel in item.figure.panels] == [f"“{text}”" for text in ASKED]
 
 
-def test_the_view_holds_the_attention_of_every_head(found: Findings) -> None:
-    """Unpacked, each row of attention adds up to one, and the masked half is zero."""
-    view = found["sentence"].details["view"]
-    first = view["sentences"][0]
-    assert (first["text"], first["tokens"], first["left_out"]) == (ASKED[0], ["Tom", "bit", "a", "dog"], 0)
-    assert first["swapped"] == "bit Tom a dog" and first["terms"] == [*SENTENCE_TERMS][:4]
-    assert first["mask"] == ["1000", "1100", "1110", "1111"]
-    assert [(head["layer"], head["head"]) for head in first["heads"]] == [
-        (layer, h) for layer in (1, 2) for h in range(1, 5)
-    ]
-    for head in first["heads"]:
-        numbers = torch.frombuffer(bytearray(base64.b64decode(head["numbers"])), dtype=torch.int16).reshape(6, 4, 4)
-        weights = numbers[:2].double() / 32767
-        assert torch.allclose(weights.sum(-1), torch.ones(2, 4, dtype=torch.float64), atol=2e-4)
-        assert not bool(weights.triu(1).any())
-
-
 @pytest.mark.parametrize("added", [0.0, 0.2])
 def test_what_tokens_and_distances_add_together_is_told_where_they_do(added: float) -> None:
     maps = torch.zeros(1, 2, 2)
     shares = torch.tensor([0.4 - added, 0.1, 0.2, 0.3, added])
-    layer = SentenceLayer(maps, None, maps[0].bool(), torch.zeros(5, 1, 2, 2), shares[None], shares, torch.zeros(1))
-    sentence = Sentence("a b", [5, 6], ["a", "b"], torch.ones(2, dtype=torch.bool), "", [])
+    layer = SentenceLayer(maps, shares[None], shares, torch.zeros(1))
+    sentence = Sentence("a b", [5, 6], ["a", "b"], torch.ones(2, dtype=torch.bool))
     rest = ", what tokens and distances add together 20 %" if added else ""
     assert _describe(sentence, [layer]) == (
         f"“a b”: tokens alone account for {'20' if added else '40'} % of the logits' variance, tokens with positions "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from dataclasses import replace
 from typing import Any
@@ -16,17 +15,12 @@ from clockhands.inspection.estimators.hands import NO_LINES, SpectralLine
 from clockhands.inspection.measures.table_hands import (
     COLUMNS,
     MOST_DOTS,
-    MOST_NUMBERS,
     MOST_ORBITS,
     _make_row,
     describe_exact_hands,
     describe_lines,
     draw_hands,
-    make_encoding_view,
 )
-from clockhands.inspection.measures.table_rows import PositionRows
-from clockhands.positions import count_up
-from clockhands.schemes import Sinusoidal
 
 from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
@@ -265,34 +259,3 @@ def test_two_turns_are_drawn_with_few_dots(period: float, dots: int) -> None:
 
 def test_no_hand_has_no_picture() -> None:
     assert draw_hands([]) is None
-
-
-def _rows(rows_ND: torch.Tensor) -> PositionRows:
-    return PositionRows(rows_ND, rows_ND - rows_ND.mean(0))
-
-
-def unpack(text: str, *shape: int) -> Any:
-    return np.frombuffer(base64.b64decode(text), dtype=np.int8).reshape(shape) / 127
-
-
-def test_rows_cosines_and_hands_are_those_of_the_encoding() -> None:
-    rows_ND = torch.tensor([[math.sin(t), math.cos(t), math.sin(t / 5), math.cos(t / 5)] for t in range(1, 101)])
-    view = make_encoding_view(
-        _rows(3 * rows_ND), [(10 * math.pi, rows_ND[:, 2:]), (2 * math.pi, rows_ND[:, :2])], first=1
-    )
-    assert (view["kind"], view["first"], view["positions"], view["columns"]) == ("encoding", 1, 64, 4)
-    values = unpack(view["values"], 64, 4) * view["scale"] * 127
-    assert np.abs(values - 3 * rows_ND[:64].numpy()).max() < 3 / 127
-    centred = rows_ND - rows_ND.mean(0)
-    cosine = float(torch.nn.functional.cosine_similarity(centred[4], centred[9], dim=0))
-    assert unpack(view["similarity"], 64, 64)[4, 9] == pytest.approx(cosine, abs=0.005)
-    assert [round(hand["period"], 3) for hand in view["hands"]] == [6.283, 31.416], "the fastest first"
-    x, y = unpack(view["hands"][0]["points"], 64, 2)[6]
-    assert (x, y) == pytest.approx((math.sin(7), math.cos(7)), abs=0.01)
-
-
-def test_a_wide_encoding_is_shown_at_fewer_positions() -> None:
-    wide = Sinusoidal(4096).encode(count_up(1, 200))
-    assert wide is not None
-    view = make_encoding_view(_rows(wide.reshape(200, 4096)), [], first=0)
-    assert view["positions"] * view["columns"] <= MOST_NUMBERS and view["positions"] == 16

@@ -75,8 +75,3 @@ def _describe_probes(repeats: Repeats) -> str:
         return "probes are judged on windows that do not repeat those they were fitted on."
     which = "all windows" if len(repeats.groups_N) <= MOST_TEXTS else f"the first {MOST_TEXTS}, which they read,"
     return f"probes are judged on windows that repeat those they were fitted on, since {which} repeat each other."
-
-
-def find_warning(finding: Finding) -> str:
-    """Return what to print beside the page: the verdict if the finding is a warning, else an empty text."""
-    return finding.verdict if finding.light == "warn" else ""

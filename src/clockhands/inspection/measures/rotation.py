@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -17,7 +17,7 @@ from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import LogitParts, centre_logits, compute_means
+from clockhands.inspection.reading.logit_split import centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model.attention import AttentionContext
 from clockhands.models.subject import Subject
@@ -122,32 +122,6 @@ def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | Non
         return None, 0
     order_F = in_order_F if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
     return order_F, int((known == 0).sum())
-
-
-@dataclass(frozen=True)
-class RotationHands:
-    """How a layer rotates: radians a token of each pair of channels, and what each pair can do to a head's logits.
-
-    ``weights_HF`` are s |q_f| |k_f| of the constant part, the mean over positions: the most that the pair adds.
-    """
-
-    frequencies_F: Float[Tensor, " F"]
-    weights_HF: Float[Tensor, "H F"]
-
-
-def read_rotation_hands(subject: Subject, layer: Layer, parts: LogitParts) -> RotationHands | None:
-    """Read the rotation of a layer from its constant queries and keys (``parts``), which turn and do nothing else.
-
-    None where nothing turns, where some pair turns at a speed that varies or differs between heads, and where it is not
-    known which channels are paired.
-    """
-    if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
-        return None
-    queries, keys = _read_pairs(subject, layer, parts.q["constant"][0], parts.k["constant"][0])
-    frequencies_F = estimate_frequencies(torch.cat([queries, keys]))
-    if bool(frequencies_F.isnan().any()) or not bool(frequencies_F.any()):
-        return None
-    return RotationHands(frequencies_F, abs(layer.scale) * queries.abs().mean(1) * keys.abs().mean(1))
 
 
 class RotationFrequencies(Measure):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words, make_mark
-from clockhands.inspection.drawing import LARGEST_INT8, pack_int8
 from clockhands.inspection.estimators.hands import (
     LEAST_AGREEMENT,
     LEAST_ROUNDNESS,
@@ -42,8 +40,6 @@ NOISE_MARGIN = 1.2
 """How much longer than noise makes any direction one must be to count as movement."""
 MOST_ORBITS, MOST_DOTS = 4, 64
 """Hands that are drawn, and positions of each."""
-MOST_POSITIONS, MOST_NUMBERS = 64, 65_536
-"""Positions that a page shows of an encoding, and values, one byte each: a wide one is shown at fewer positions."""
 COLUMNS = (
     "tokens per turn",
     "low",
@@ -120,7 +116,6 @@ class TableHands(Measure):
                 "best agreement without a hand": lines.best_other,
                 "surrogates": lines.surrogates,
                 "slow share": slow_share,
-                "view": make_encoding_view(rows, hands, first=1),
             },
         )
 
@@ -139,7 +134,6 @@ class TableHands(Measure):
                 ("tokens per turn", "first column", "second column"), [(period, *pair) for period, _, pair in ordered]
             ),
             figure=draw_hands(orbits),
-            details={"view": make_encoding_view(rows, orbits, first=1)},
             method="Every pair of columns that is not zero keeps its distance from zero within 0.1 %, and its angle is "
             "a straight line (R² above 0.9999), from row 1 on: the speed is read from the columns as they are.",
             source="Vaswani et al. 2017, section 3.5",
@@ -359,38 +353,3 @@ def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:
         ylim=(-edge, edge),
         equal=True,
     )
-
-
-def make_encoding_view(
-    rows: PositionRows, hands: Sequence[tuple[float, Float[Tensor, "N two"]]], first: int
-) -> dict[str, Any]:
-    """Return the data of the page's view ``encoding``: plain values, for the ``details`` of a finding.
-
-    Args:
-        rows: the encoding, one row a position.
-        hands: the period of each hand in positions, and where it stands at every position.
-        first: the position of the first row.
-
-    Returns:
-        ``kind``, the name of the view; ``first``, the position of the first row; ``positions`` and ``columns``, how
-        many rows and channels are shown; ``values`` [positions, columns] in units of ``scale``; ``similarity``, the
-        cosines [positions, positions] of ``PositionRows.compute_cosines``, in units of 1 / 127; ``hands``, the
-        fastest first, each with its ``period`` and ``points`` [positions, 2] in units of its radius / 127. Values,
-        cosines and points are integers of 8 bits in base64.
-    """
-    count = min(len(rows.added_ND), MOST_POSITIONS, max(2, MOST_NUMBERS // rows.added_ND.shape[1]))
-    added_ND = rows.added_ND[:count]
-    largest = float(added_ND.abs().max()) or 1.0
-    return {
-        "kind": "encoding",
-        "first": first,
-        "positions": count,
-        "columns": added_ND.shape[1],
-        "scale": largest / LARGEST_INT8,
-        "values": pack_int8(added_ND / largest),
-        "similarity": pack_int8(rows.compute_cosines()[:count, :count]),
-        "hands": [
-            {"period": float(period), "points": pack_int8(points / (float(points.norm(dim=-1).max()) or 1.0))}
-            for period, points in sorted(((period, orbit[:count]) for period, orbit in hands), key=lambda hand: hand[0])
-        ],
-    }

@@ -146,8 +146,6 @@ class Sentence:
         ids: token ids, with the special tokens that its tokenizer puts around a text.
         tokens: each token as text.
         ordinary_T: False at special tokens.
-        swapped: its text with two words swapped; empty where it has no two different words.
-        swapped_ids: the token ids of that text.
         source: the ids that the encoder reads for a decoder: the sentence itself; None for other models.
     """
 
@@ -155,14 +153,7 @@ class Sentence:
     ids: list[int]
     tokens: list[str]
     ordinary_T: Bool[Tensor, " T"]
-    swapped: str
-    swapped_ids: list[int]
     source: list[int] | None = None
-
-    @property
-    def has_comparable_swap(self) -> bool:
-        """Whether the text with two words swapped has as many tokens as the sentence, so that both fit one batch."""
-        return len(self.swapped_ids) == len(self.ids)
 
 
 def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--sentence") -> list[Sentence]:
@@ -200,21 +191,19 @@ def make_comparison_rows(
 ) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N S"] | None]:
     """Return token ids of rows as long as the sentence, and the sources of a decoder: the sentence, then other texts.
 
-    The second row is the sentence with its words swapped, where that has as many tokens, else the sentence again. The
-    others are the first ordinary tokens of at most ``count`` windows, with the special tokens of the sentence.
+    The others are the first ordinary tokens of at most ``count`` windows, with the special tokens of the sentence.
     """
     ids_T = torch.tensor(sentence.ids)
     others_NT = windows.ids_NT[:count][:, windows.ordinary_T][:, : int(sentence.ordinary_T.sum())]
-    rows_NT = ids_T.repeat(2 + len(others_NT), 1)
-    rows_NT[1] = torch.tensor(sentence.swapped_ids) if sentence.has_comparable_swap else ids_T
-    rows_NT[2:, sentence.ordinary_T] = others_NT
+    rows_NT = ids_T.repeat(1 + len(others_NT), 1)
+    rows_NT[1:, sentence.ordinary_T] = others_NT
     if windows.source_NS is None or sentence.source is None:
         return rows_NT, None
     sources_NS = windows.source_NS[:count]
     width = max(len(sentence.source), sources_NS.shape[1])
     padded_NS = torch.full((len(rows_NT), width), -1)
-    padded_NS[:2, : len(sentence.source)] = torch.tensor(sentence.source)
-    padded_NS[2:, : sources_NS.shape[1]] = sources_NS
+    padded_NS[0, : len(sentence.source)] = torch.tensor(sentence.source)
+    padded_NS[1:, : sources_NS.shape[1]] = sources_NS
     return rows_NT, padded_NS
 
 
@@ -232,17 +221,8 @@ def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
             "trained on"
         )
     subject.check_ids(torch.tensor([ids]))
-    swapped = swap_longest_words(text)
     source = _encode_source_asked(subject, text, option) if subject.reads_source else None
-    return Sentence(
-        text,
-        ids,
-        decode_tokens(subject.tokenizer, ids),
-        ordinary_T,
-        swapped,
-        encode_text(subject, swapped)[0] if swapped else [],
-        source,
-    )
+    return Sentence(text, ids, decode_tokens(subject.tokenizer, ids), ordinary_T, source)
 
 
 def _encode_source_asked(subject: Subject, text: str, option: str) -> list[int]:
@@ -298,12 +278,6 @@ def _cut_word(piece: str) -> tuple[str, str, str]:
     return (match[1], match[2], match[3]) if match and match[2] else ("", piece, "")
 
 
-def swap_longest_words(text: str) -> str:
-    """Return the text with its two longest different words swapped; empty where it has no two different words."""
-    words = list_words(text)
-    return swap_words(text, *_find_two_longest(words)) if len(set(words)) > 1 else ""
-
-
 def decode_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Return every token as text, without the marks that tokenizers put before words.
 
@@ -338,18 +312,13 @@ class SentenceLayer:
     """One attention layer on one sentence.
 
     Attributes:
-        weights_HST: attention; ``swapped_HST`` after two words changed places, None if that has more or fewer tokens.
-        mask_ST: which keys each query may attend to.
-        terms_tHST: ``SENTENCE_TERMS`` of the logits, each centred over the keys of its query: softmax sees no more.
-        shares_Ht: their shares of the variance of the logits, head by head.
+        weights_HST: attention.
+        shares_Ht: the shares of ``SENTENCE_TERMS`` in the variance of the logits, head by head.
         positional_N: the share of position alone in each of the other texts, all heads pooled.
         pooled_t: the shares in the sentence, all heads pooled.
     """
 
     weights_HST: Float[Tensor, "H S T"]
-    swapped_HST: Float[Tensor, "H S T"] | None
-    mask_ST: Bool[Tensor, "S T"]
-    terms_tHST: Float[Tensor, "t H S T"]
     shares_Ht: Float[Tensor, "H t"]
     pooled_t: Float[Tensor, " t"]
     positional_N: Float[Tensor, " N"]
@@ -372,7 +341,7 @@ def split_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> li
 
 def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
     """Return what is shown of one layer, whose texts are those of ``make_comparison_rows``."""
-    parts, split = split_text(layer, 0, first_other=2), split_logits(layer, sentence.ordinary_T)
+    parts, split = split_text(layer, 0, first_other=1), split_logits(layer, sentence.ordinary_T)
     mask_HST = parts.real.mask_BHST[0]
     terms_tHST = torch.stack(
         [
@@ -385,13 +354,9 @@ def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
     cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
     var_H = logits_HST.square().sum((-1, -2)).cpu()
     positional = [TERMS.index(term) for term in SENTENCE_TERMS["position alone"]]
-    centred = [centre_logits(term[None], parts.real.mask_BHST)[0] for term in terms_tHST]
     return SentenceLayer(
         parts.real.weights_BHST[0].float().cpu(),
-        layer.replay(layer.inputs_NTD[1:2]).weights_BHST[0].float().cpu() if sentence.has_comparable_swap else None,
-        parts.real.mask_BHST[0, 0].cpu(),
-        torch.stack(centred).float().cpu(),
         cov_Ht / var_H[:, None].clamp_min(1e-30),
         cov_Ht.sum(0) / var_H.sum().clamp_min(1e-30),
-        split.cov_NHt[2:, :, positional].sum((1, 2)) / split.var_NH[2:].sum(1).clamp_min(1e-30),
+        split.cov_NHt[1:, :, positional].sum((1, 2)) / split.var_NH[1:].sum(1).clamp_min(1e-30),
     )

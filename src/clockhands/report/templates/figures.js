@@ -139,7 +139,6 @@
     tip.style.left = Math.max(8, Math.min(event.clientX + 12, right)) + "px";
     tip.style.top = (above > 0 ? above : event.clientY + 18) + "px";
     lightHead(head ? head[0] : "");
-    if (head && event.type === "click") document.dispatchEvent(new CustomEvent("head", { detail: head[0] }));
   }
 
   document.addEventListener("pointermove", showTip);
