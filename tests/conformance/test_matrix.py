@@ -7,8 +7,8 @@ from typing import Any
 
 from clockhands.checking.result import Result
 from clockhands.checking.verdict.outcome import Outcome
-from tests.conformance import faults
-from tests.conformance import matrix as matrices
+from tests.conformance.scripts import faults
+from tests.conformance.scripts import matrix as matrices
 
 
 def make_matrix(results: list[Result]) -> dict[str, Any]:

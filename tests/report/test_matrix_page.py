@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import matrix as tool
+from tests.conformance.scripts import matrix as tool
 from tests.report.chromium import Browser
 from tests.report.html_tree import Tree
 

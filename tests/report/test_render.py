@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clockhands.findings import Finding, Findings
 from clockhands.report import make_page
 from clockhands.report.render import make_policy, render
-from tests.conformance import matrix
+from tests.conformance.scripts import matrix
 from tests.report.html_tree import Tree
 from tests.report.test_matrix_page import DATA
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from clockhands.checking.result import versions
-from tests.conformance import sweeping
+from tests.conformance.scripts import sweeping
 
 
 def tell_measured() -> str:

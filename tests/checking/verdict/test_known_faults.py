@@ -19,7 +19,7 @@ from clockhands.checking.verdict import known_faults as known
 from clockhands.checking.verdict.known_faults import EVIDENCE, mask_calls
 from clockhands.checking.verdict.outcome import Outcome
 from tests.checking.checks import planted
-from tests.conformance import matrix
+from tests.conformance.scripts import matrix
 
 FOLDER = Path(__file__).parents[3] / "docs" / "conformance"
 PLACE = re.compile(r"[\w/]+\.py:\d+")

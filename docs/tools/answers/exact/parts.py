@@ -85,18 +85,18 @@ def draw(count: int, seed: str, *, moved: bool) -> Sentences:
 class Reader(nn.Module):
     """One attention head whose query is the verb and whose values are words; it names a word.
 
-    ``parts``: those of the score that it has.
+    ``parts``: those of the score that it has. ``rows_PD``: what its places have, the sinusoid's rows if not given.
     """
 
     rows_PD: Tensor
 
-    def __init__(self, parts: Collection[str]) -> None:
+    def __init__(self, parts: Collection[str], rows_PD: Tensor | None = None) -> None:
         super().__init__()
         self.parts = tuple(parts)
         self.words = nn.Embedding(len(VOCABULARY), WIDTH)
         self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3))
         self.name = nn.Linear(WIDTH, len(VOCABULARY))
-        self.register_buffer("rows_PD", make_rows(WIDTH, LONGEST + FURTHEST).float())
+        self.register_buffer("rows_PD", make_rows(WIDTH, LONGEST + FURTHEST).float() if rows_PD is None else rows_PD)
 
     def score(self, sentences: Sentences) -> dict[str, Float[Tensor, "N T"]]:
         """Return each of the four parts of the score of the verb with every word, whether this reader has it or not."""
@@ -117,11 +117,17 @@ class Reader(nn.Module):
 
 
 def train_reader(
-    parts: Collection[str], seed: int, *, moved: bool = False, steps: int = STEPS, count: int = TRAINED_ON
+    parts: Collection[str],
+    seed: int,
+    *,
+    moved: bool = False,
+    steps: int = STEPS,
+    count: int = TRAINED_ON,
+    rows_PD: Tensor | None = None,
 ) -> Reader:
     """Return a reader trained on ``count`` sentences at the start of a text, or ``moved`` to a random place of it."""
     torch.manual_seed(seed)
-    reader, drawn = Reader(parts), draw(count, f"parts:{seed}", moved=moved)
+    reader, drawn = Reader(parts, rows_PD), draw(count, f"parts:{seed}", moved=moved)
     optimizer = torch.optim.Adam(reader.parameters(), lr=RATE)
     for _ in range(steps):
         batch = drawn[torch.randint(count, (BATCH,))]

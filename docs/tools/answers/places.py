@@ -1,0 +1,159 @@
+"""Ask for relative places, and for places whose neighbours are alike; keep the answers in docs/studies/places.json.
+
+    python docs/tools/answers/places.py    # about an hour of one core; what is kept already is not trained again
+
+**Steps back.** A decoder of one head reads 24 random tokens that begin anywhere in 512 places, and must name the token
+five steps back. Training leaves out every fourth stretch of 64 places: what works there, too, goes by the distance and
+not by rows that were learned one by one.
+
+**Neighbours.** The reader of ``exact/parts.py`` names who did it in sentences like “Tom bit a dog” that begin at a
+random place. Its rows are random, and a row has a cosine of about ρ with the next, ρ² with the one after (an
+autoregression of first order), so that nothing but the similarity of neighbours changes with ρ; no step is a rotation.
+
+The seeds are the sample of all intervals, which hold for all rows of one task together (Bonferroni; Dunn 1961). Learned
+means at least 99 % right.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from exact.parts import FURTHEST, LONGEST, PARTS, WIDTH, measure_right, train_reader
+from kept import STUDY_PAGES
+from torch import nn
+from torch.nn import functional as F
+
+from clockhands.comparison.statistics.paired import ALPHA
+from clockhands.files import write_text
+from clockhands.schemes import Sinusoidal
+from clockhands.shapes import Float, Int, Tensor
+from clockhands.studies.slots import format_interval
+
+KEPT = STUDY_PAGES / "places.json"
+TRIALS = STUDY_PAGES / "places-trials.json"
+SEEDS = range(10)
+LEARNED = 99.0
+VOCABULARY, LENGTH, BACK = 32, 24, 5
+PLACES, STRETCH = 512, 64
+BATCH, STEPS, RATE = 64, 2000, 2e-3
+CASES = (("both", 1), ("sine", 1), ("random", 1), ("both", 2), ("sine", 2))
+"""What the rows are, and how many layers read them."""
+ALIKE = (0.0, 0.5, 0.8, 0.9, 0.97)
+"""Cosines of neighbouring rows; the last is that of the sinusoid of 512 channels."""
+READ_AFTER = (150, 1000)
+"""Steps after which a reader is tested."""
+
+
+def make_table(name: str, seed: int) -> Float[Tensor, "P D"]:
+    """Return the rows of 512 places: ``both`` waves, ``sine`` alone, or ``random`` vectors as long as those."""
+    places = torch.arange(PLACES)[None]
+    if name != "random":
+        return Sinusoidal(WIDTH, waves="both" if name == "both" else "sine").encode(places)[0]
+    rows = torch.randn(PLACES, WIDTH, generator=torch.Generator().manual_seed(seed))
+    return F.normalize(rows) * (WIDTH / 2) ** 0.5
+
+
+class Decoder(nn.Module):
+    """PyTorch's own pre-norm layers under a causal mask; rows of the table are added to the embeddings."""
+
+    rows_PD: Tensor
+
+    def __init__(self, layers: int, rows_PD: Tensor) -> None:
+        super().__init__()
+        self.words = nn.Embedding(VOCABULARY, WIDTH)
+        self.register_buffer("rows_PD", rows_PD)
+        layer = nn.TransformerEncoderLayer(WIDTH, 1, 4 * WIDTH, 0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, layers, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+        self.name = nn.Linear(WIDTH, VOCABULARY)
+        for parameter in self.layers.parameters():  # nn.TransformerEncoder copies one layer, weights and all
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, ids_BT: Int[Tensor, "B T"], start_B: Int[Tensor, " B"]) -> Float[Tensor, "B T V"]:
+        """Return the logits of the token ``BACK`` steps back."""
+        x_BTD = self.words(ids_BT) + self.rows_PD[start_B[:, None] + torch.arange(LENGTH)]
+        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+        logits: Tensor = self.name(self.layers(x_BTD, mask=mask, is_causal=True))
+        return logits
+
+
+def measure_steps_back(name: str, layers: int, seed: int) -> tuple[float, float]:
+    """Return the percentage right where places were trained on, and where they were left out."""
+    starts = torch.arange(PLACES - LENGTH)
+    left_out = torch.stack([(starts + end) // STRETCH % 4 == 3 for end in (0, LENGTH - 1)])
+    trained_on, unseen = starts[~left_out.any(0)], starts[left_out.all(0)]
+    torch.manual_seed(seed)
+    model = Decoder(layers, make_table(name, seed))
+    optimizer = torch.optim.Adam(model.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=STEPS)
+    for _ in range(STEPS):
+        ids, start = torch.randint(VOCABULARY, (BATCH, LENGTH)), trained_on[torch.randint(len(trained_on), (BATCH,))]
+        loss = F.cross_entropy(model(ids, start)[:, BACK:].flatten(0, 1), ids[:, :-BACK].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        right = []
+        for pool in (trained_on, unseen):
+            ids, start = torch.randint(VOCABULARY, (1000, LENGTH)), pool[torch.randint(len(pool), (1000,))]
+            right.append(100 * float((model(ids, start)[:, BACK:].argmax(-1) == ids[:, :-BACK]).float().mean()))
+    return right[0], right[1]
+
+
+def make_alike_rows(cosine: float, seed: int) -> Float[Tensor, "P D"]:
+    """Return random rows as long as a sinusoid's, whose neighbours have about this cosine."""
+    noise = torch.randn(LONGEST + FURTHEST, WIDTH, generator=torch.Generator().manual_seed(seed))
+    rows = [noise[0]]
+    for fresh in noise[1:]:
+        rows.append(cosine * rows[-1] + (1 - cosine**2) ** 0.5 * fresh)
+    return F.normalize(torch.stack(rows)) * (WIDTH / 2) ** 0.5
+
+
+def run_trials() -> dict[str, list[Any]]:
+    """Train what is not kept yet, and keep each result as it comes."""
+    trials: dict[str, list[Any]] = json.loads(TRIALS.read_text("utf8")) if TRIALS.is_file() else {}
+    for seed in SEEDS:
+        cases = {
+            f"back, {name}, {layers}": lambda name=name, layers=layers: measure_steps_back(name, layers, seed)  # noqa: B023
+            for name, layers in CASES
+        }
+        for cosine in ALIKE:
+            for steps in READ_AFTER:
+                cases[f"alike, {cosine:g}, {steps}"] = lambda cosine=cosine, steps=steps: measure_right(
+                    train_reader(PARTS, seed, moved=True, steps=steps, rows_PD=make_alike_rows(cosine, seed)),  # noqa: B023
+                    moved=True,
+                )
+        for name, measure in cases.items():
+            if len(trials.setdefault(name, [])) <= seed:
+                trials[name].append(measure())
+                print(seed, name, trials[name][-1], flush=True)
+                write_text(TRIALS, json.dumps(trials, indent=1, ensure_ascii=False) + "\n")
+    return trials
+
+
+def summarize(trials: dict[str, list[Any]]) -> dict[str, Any]:
+    """Return means with their intervals over seeds, and how many seeds learned."""
+    right = {name: values for name, values in trials.items() if name.startswith("alike")}
+    for name, pairs in trials.items():
+        if name.startswith("back"):
+            right[name] = [seen for seen, _ in pairs]
+            right[f"{name}, unseen"] = [unseen for _, unseen in pairs]
+    alpha = ALPHA / len(right)
+    kept: dict[str, Any] = {"seeds": len(SEEDS)}
+    for name, values in right.items():
+        kept[f"right, {name}"] = format_interval(values, 1, most=100.0, alpha=alpha)
+        kept[f"learned, {name}"] = sum(value >= LEARNED for value in values)
+    return kept
+
+
+def main() -> None:
+    """Train what is missing, and keep what all trials tell."""
+    torch.set_num_threads(1)
+    write_text(KEPT, json.dumps({"places": summarize(run_trials())}, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
