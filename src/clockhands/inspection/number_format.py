@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import math
 
-from clockhands.findings import choose_digits
+LEAST_PERCENT = 5e-4
+"""A smaller percentage is written as 0.0 %: it is rounding."""
 
 
-def format_decimal(value: float, *, plus: bool = False) -> str:
+def format_decimal(value: float, *, plus: bool = False, digits: int = 2) -> str:
     """Return a number with two decimals: ``0.52``, ``−0.02``; with ``plus``, all with their sign: ``+0.52``."""
-    return (f"{value:+.2f}" if plus else _write_without_minus_zero(value, 2)).replace("-", "−")
+    return f"{round(value, digits) + 0.0:{'+' if plus else ''}.{digits}f}".replace("-", "−")
 
 
-def format_percent(share: float) -> str:
-    """Return a share as a percentage, with one decimal below ten: ``12 %``, ``9.0 %``, ``0.2 %``."""
+def format_percent(share: float, more: int = 0) -> str:
+    """Return a share as a percentage: ``12 %``, ``9.0 %``, ``−0.02 %``; with ``more`` digits than these."""
     value = 100 * share
-    if abs(value) < 0.05:
+    if abs(value) < LEAST_PERCENT:
         return "0.0 %"
-    return (f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %").replace("-", "−")
+    if abs(value) < 0.05:
+        return f"{value:.{1 + more}g} %".replace("-", "−")
+    return f"{value:.{more + (0 if abs(value) >= 9.95 else 1)}f} %".replace("-", "−")
+
+
+def count_digits(low: float, high: float) -> int:
+    """Return how many more digits keep two different ends of an interval apart, six at most; 0 where none does."""
+    apart = (more for more in range(7) if format_percent(low, more) != format_percent(high, more))
+    return next(apart, 0)
 
 
 def format_percent_range(low: float, high: float) -> str:
-    """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart.
-
-    Ends that are both below 0.005 % are written as ``0.0 % to 0.0 %``: what differs there is rounding.
-    """
-    if format_percent(low) != format_percent(high) or max(abs(low), abs(high)) < 0.00005:
-        return f"{format_percent(low)} to {format_percent(high)}"
-    digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1, _write_without_minus_zero)
-    ends = (_write_without_minus_zero(100 * end, digits) for end in (low, high))
-    return " % to ".join(ends).replace("-", "−") + " %"
+    """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
+    more = count_digits(low, high)
+    return f"{format_percent(low, more)} to {format_percent(high, more)}"
 
 
-def _write_without_minus_zero(value: float, digits: int) -> str:
-    """Write a number with so many decimals; what rounds to zero has no sign, so that −0.0 and 0.0 look the same."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+def format_estimate(share: float, low: float, high: float) -> tuple[str, str]:
+    """Return a share, and ``95 % interval 90 % to 93 %``; the share has as many digits as its interval."""
+    return format_percent(share, count_digits(low, high)), f"95 % interval {format_percent_range(low, high)}"
 
 
 def format_ratio(value: float) -> str:

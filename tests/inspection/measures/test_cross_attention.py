@@ -52,10 +52,9 @@ def test_the_head_that_goes_by_position_most_is_named_with_what_it_puts_near() -
         CrossStatistics(torch.tensor(shares), torch.zeros(8, 2), torch.tensor(near), near_uniform=0.25)
         for shares, near in (([0.1, 0.2], [0.3, 0.3]), ([0.7, 0.1], [0.9, 0.2]))
     ]
-    shares_LH = torch.stack([layer.by_position_H for layer in layers])
-    assert _describe(0.3, 0.1, "numbers", shares_LH, layers).endswith(
-        "(numbers); most in layer 2 head 1 (70 %), which puts 90 % of its attention within 2 positions of the target's "
-        "own number (uniform attention 25 %)."
+    assert _describe(0.3, (0.1, 0.5), None, layers).endswith(
+        "(95 % interval 10 % to 50 %); most in layer 2 head 1 (70 %), which puts 90 % of its attention within 2 "
+        "positions of the target's own number (uniform attention 25 %)."
     )
 
 

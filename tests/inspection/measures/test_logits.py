@@ -65,7 +65,7 @@ def test_tokens_choose_positions_is_said_where_they_do(chosen: bool, sentence: s
 def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
     positional = answer_splits("logits.layers", split_layers(planted.copying()))
     assert positional.verdict.startswith(
-        "Position alone accounts for 100 % of the variance of the first layer's logits"
+        "Position alone accounts for 99.57 % of the variance of the first layer's logits"
     )
     content = answer_splits("logits.layers", split_layers(attend_to_content()))
     assert content.verdict.startswith("No effect of position alone on the first layer's logits was found")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
-
 import torch
 
 from clockhands.findings import Finding, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
-from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import (
     CONTENT,
@@ -18,13 +15,12 @@ from clockhands.inspection.reading.logit_split import (
     PREFERRED_TOKENS,
     ROUNDING,
     TERMS,
-    LogitSplit,
     centre_logits,
     compute_means,
     sum_groups,
 )
 from clockhands.inspection.reading.reading import Reading
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.shapes import Float, Tensor
 
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
 """The shares that are compared, as columns of the table. Saved tables keep these names, in which a token is a word."""
@@ -32,9 +28,6 @@ SPLIT_GROUPS = (DISTANCE, PREFERRED_TOKENS, CONTENT)
 """The last three of ``COLUMNS``, as groups of terms of the split logits."""
 LABELS = ("query's token × distance", "key's token × distance", "distance alone", "preferred tokens", "tokens alone")
 """The same shares as the figure names them."""
-
-Sums: TypeAlias = tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]
-"""Σ f · logit, Σ g · logit and Σ logit² of one layer, text by text."""
 
 
 def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
@@ -68,12 +61,24 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
     return f_BHST, g_BHST
 
 
-def _sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
-    """Compute Σ f · logit, Σ g · logit and Σ logit² of the first ``layer.batch`` texts, at ordinary tokens; float64."""
-    real = layer.replay(layer.inputs_NTD[: layer.batch])
-    logits = centre_logits(real.logits_BHST, real.mark_ordinary_pairs(ordinary_T)).double()
-    query_N, key_N = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
-    return query_N, key_N, logits.square().sum((1, 2, 3)).cpu()
+def _measure_layers(reading: Reading) -> tuple[list[tuple[float, ...]], Float[Tensor, "L N"], Float[Tensor, "L N"]]:
+    """Return the shares of ``COLUMNS`` of every layer; and Σ (f + g) · logit and Σ logit², by layer and text.
+
+    The sums are over the ordinary tokens of the first ``layer.batch`` texts, in float64.
+    """
+    rows, products, squares = [], [], []
+    for layer, split in zip(reading.capture.layers, reading.logit_splits, strict=True):
+        real = layer.replay(layer.inputs_NTD[: layer.batch])
+        logits = centre_logits(real.logits_BHST, real.mark_ordinary_pairs(reading.capture.ordinary_T)).double()
+        query_N, key_N = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
+        squares_N = logits.square().sum((1, 2, 3)).cpu()
+        variance = float(squares_N.sum().clamp_min(1e-30))
+        groups = sum_groups(split.compute_layer_shares())
+        both = (float(query_N.sum()) / variance, float(key_N.sum()) / variance)
+        rows.append((*both, *(groups[name] for name in SPLIT_GROUPS)))
+        products.append(query_N + key_N)
+        squares.append(squares_N)
+    return rows, torch.stack(products), torch.stack(squares)
 
 
 class ContentDistance(Measure):
@@ -100,29 +105,33 @@ class ContentDistance(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of f and g together, the mean over layers."""
-        capture, splits, control = reading.capture, reading.logit_splits, reading.control
         reason = _find_fault(reading)
         if reason:
             return self.skip(reason)
-        sums = [_sum_products(layer, capture.ordinary_T) for layer in capture.layers]
-        shares = _compute_shares(sums, splits)
-        low, high = bootstrap_ratio(
-            torch.stack([query_N + key_N for query_N, key_N, _ in sums]),
-            torch.stack([squares_N for *_, squares_N in sums]),
-        )
+        shares, products_LN, squares_LN = _measure_layers(reading)
+        low, high = bootstrap_ratio(products_LN, squares_LN)
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
         untrained = None
-        if control:
-            fresh_sums = [_sum_products(layer, control.capture.ordinary_T) for layer in control.capture.layers]
-            fresh = _compute_shares(fresh_sums, control.logit_splits)
+        if reading.control:
+            fresh, *_ = _measure_layers(reading.control)
             untrained = sum(row[0] + row[1] for row in fresh) / len(fresh)
-        numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"
+        together, interval = format_estimate(query + key, low, high)
+        numbers = f"{interval}{describe_untrained(untrained)}"
+        verdict = (
+            f"The query's token together with the distance accounts for {format_percent(query)} of the variance of the "
+            f"logits, the key's token together with the distance for {format_percent(key)}, on average over layers "
+            f"(the two together {together}, {numbers})."
+        )
+        if low <= 0:
+            verdict = (
+                "No effect of tokens together with distances was found: they account for "
+                f"{together} of the variance of the logits ({numbers})."
+            )
         return self.make_finding(
-            _describe(query, key, low, numbers),
+            verdict,
             query + key,
+            untrained=untrained,
             interval=(low, high),
-            references=make_untrained_reference(untrained),
-            light="info",
             table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(shares)]),
             figure=draw_columns(
                 "stack",
@@ -152,32 +161,3 @@ def _find_fault(reading: Reading) -> str:
     if any(layer.needs_freezing for layer in layers):
         return "Queries and keys are normalised here, so that what is added is not affine in the input."
     return ""
-
-
-def _describe(query: float, key: float, low: float, numbers: str) -> str:
-    """Say which shares of the variance f and g account for, where the interval of both together lies above zero.
-
-    ``numbers`` is the text of that interval and of the untrained share.
-    """
-    together = format_percent(query + key)
-    if low <= 0:
-        return (
-            "No effect of tokens together with distances was found: they account for "
-            f"{together} of the variance of the logits ({numbers})."
-        )
-    return (
-        f"The query's token together with the distance accounts for {format_percent(query)} of the variance of the "
-        f"logits, the key's token together with the distance for {format_percent(key)}, on average over layers (the "
-        f"two together {together}, {numbers})."
-    )
-
-
-def _compute_shares(sums: Sequence[Sums], splits: Sequence[LogitSplit]) -> list[tuple[float, ...]]:
-    """Return the shares of ``COLUMNS`` for every layer."""
-    rows = []
-    for (query_N, key_N, squares_N), split in zip(sums, splits, strict=True):
-        variance = float(squares_N.sum().clamp_min(1e-30))
-        groups = sum_groups(split.compute_layer_shares())
-        group_shares = (groups[name] for name in SPLIT_GROUPS)
-        rows.append((float(query_N.sum()) / variance, float(key_N.sum()) / variance, *group_shares))
-    return rows

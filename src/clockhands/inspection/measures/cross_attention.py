@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
-from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
-from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
+from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.head_statistics import PositionSums
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.shapes import Float, Tensor
 
 NEAR = 2
 """A source position is near a target position if their numbers differ by at most this."""
@@ -44,43 +45,33 @@ class CrossStatistics:
     near_uniform: float
 
 
-class _CrossSums:
-    """Sums over the texts of one cross-attention layer, at ordinary tokens of the target."""
-
-    def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.position_sums = ordinary_T, PositionSums()
-        self.weights = self.uniform = torch.zeros(())
-
-    def add(self, computed: ComputedAttention) -> None:
-        """Add the texts of a batch."""
-        weights = computed.weights_BHST.cpu().double()[:, :, self.ordinary_T]
-        mask = computed.mask_BHST[:, :1].cpu()[:, :, self.ordinary_T]
-        uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
-        self.position_sums.add(weights - uniform)
-        self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
-
-    def compute(self) -> CrossStatistics:
-        """Compute the statistics of the texts that were added."""
-        shares_H, _, without_gH = self.position_sums.estimate_shares()
-        targets, sources = self.weights.shape[-2:]
-        near = (self.ordinary_T.nonzero() - torch.arange(sources)).abs() <= NEAR
-        count = self.position_sums.num_texts * targets
-        near_H, near_uniform = ((sums * near).sum((-1, -2)) / count for sums in (self.weights, self.uniform))
-        return CrossStatistics(shares_H, without_gH, near_H, float(near_uniform.mean()))
-
-
-def read_cross_attention(subject: Subject, capture: Capture, batch: int = BATCH) -> list[CrossStatistics]:
-    """Run a decoder over all texts, ``batch`` at a time, and return the statistics of every cross-attention layer."""
-    sums = {module: _CrossSums(capture.ordinary_T) for module in capture.cross_modules}
+def read_cross_attention(subject: Subject, capture: Capture) -> list[CrossStatistics]:
+    """Run a decoder over all texts and return the statistics of every cross-attention layer, at ordinary tokens."""
+    ordinary_T = capture.ordinary_T
+    # Of each layer the sums over texts of attention less uniform attention, of attention and of uniform attention.
+    sums: dict[object, list[Any]] = {module: [PositionSums(), 0.0, 0.0] for module in capture.cross_modules}
 
     def receive(computed: ComputedAttention) -> None:
         if computed.module in sums:
-            sums[computed.module].add(computed)
+            weights = computed.weights_BHST.cpu().double()[:, :, ordinary_T]
+            mask = computed.mask_BHST[:, :1].cpu()[:, :, ordinary_T]
+            uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
+            of_layer = sums[computed.module]
+            of_layer[0].add(weights - uniform)
+            of_layer[1] = of_layer[1] + weights.sum(0)
+            of_layer[2] = of_layer[2] + uniform.sum(0)
 
     with listen(subject.model, receive):
-        for rows in torch.arange(capture.num_texts).split(batch):
+        for rows in torch.arange(capture.num_texts).split(BATCH):
             subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
-    return [layer_sums.compute() for layer_sums in sums.values()]
+    layers = []
+    for position_sums, weights_HTS, uniform_1TS in sums.values():
+        shares_H, _, without_gH = position_sums.estimate_shares()
+        near_TS = (ordinary_T.nonzero() - torch.arange(weights_HTS.shape[-1])).abs() <= NEAR
+        count = position_sums.num_texts * weights_HTS.shape[-2]
+        near_H, near_uniform = ((summed * near_TS).sum((-1, -2)) / count for summed in (weights_HTS, uniform_1TS))
+        layers.append(CrossStatistics(shares_H, without_gH, near_H, float(near_uniform.mean())))
+    return layers
 
 
 class CrossAttentionByPosition(Measure):
@@ -122,23 +113,20 @@ class CrossAttentionByPosition(Measure):
         if not reading.capture.cross_modules:
             reason = reading.capture.unread_reason or "no cross-attention over the source was seen"
             return self.skip(f"Not measured: {reason}.")
-        layers, control = read_cross_attention(reading.subject, reading.capture), reading.control
-        untrained = None
-        if control is not None:
-            fresh = read_cross_attention(control.subject, control.capture)
+        layers, untrained = read_cross_attention(reading.subject, reading.capture), None
+        if reading.control:
+            fresh = read_cross_attention(reading.control.subject, reading.control.capture)
             untrained = float(torch.stack([layer.by_position_H for layer in fresh]).mean())
         shares_LH = torch.stack([layer.by_position_H for layer in layers])
         value = float(shares_LH.mean())
         without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
         low, high = compute_jackknife_interval(value, without_g)
-        numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"
         return self.make_finding(
-            _describe(value, low, numbers, shares_LH, layers),
+            _describe(value, (low, high), untrained, layers),
             value,
+            untrained=untrained,
             unit=SHARE,
             interval=(low, high),
-            references=make_untrained_reference(untrained),
-            light="info",
             table=Table.of(  # saved tables keep these names, in which a position is a place
                 ("layer", "head", "by place", f"attention within {NEAR} places", "uniform"),
                 [
@@ -152,22 +140,21 @@ class CrossAttentionByPosition(Measure):
 
 
 def _describe(
-    value: float, low: float, numbers: str, shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossStatistics]
+    value: float, interval: tuple[float, float], untrained: float | None, layers: Sequence[CrossStatistics]
 ) -> str:
-    """Say how much positions alone explain, where the interval lies above zero, and of which head most.
-
-    ``numbers`` is the text of that interval and of the untrained share.
-    """
-    if low <= 0:
+    """Say how much positions alone explain, where the interval lies above zero, and of which head most."""
+    shown, numbers = format_estimate(value, *interval)
+    numbers += describe_untrained(untrained)
+    if interval[0] <= 0:
         return (
             "No effect of positions alone on the attention over the source was found: they explain "
-            f"{format_percent(value)} of its variance ({numbers})."
+            f"{shown} of its variance ({numbers})."
         )
-    layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
-    most, near = format_percent(float(shares_LH.max())), format_percent(float(layers[layer].near_H[head]))
+    shares_LH = torch.stack([layer.by_position_H for layer in layers])
+    index, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
+    most, near = format_percent(float(shares_LH.max())), format_percent(float(layers[index].near_H[head]))
     return (
-        f"Positions alone explain {format_percent(value)} of the variance of the attention over the source, on "
-        f"average over heads ({numbers}); most in layer {layer + 1} head {head + 1} ({most}), which puts {near} of "
-        f"its attention within {NEAR} positions of the target's own number (uniform attention "
-        f"{format_percent(layers[layer].near_uniform)})."
+        f"Positions alone explain {shown} of the variance of the attention over the source, on average over heads "
+        f"({numbers}); most in layer {index + 1} head {head + 1} ({most}), which puts {near} of its attention within "
+        f"{NEAR} positions of the target's own number (uniform attention {format_percent(layers[index].near_uniform)})."
     )

@@ -11,13 +11,13 @@ import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns, put_together
 from clockhands.inspection.estimators.intervals import compute_central_range
-from clockhands.inspection.measures.measure import (
-    ATTENTION_HEADING,
-    WINDOWS,
-    Measure,
-    make_untrained_reference,
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import (
+    describe_untrained,
+    format_estimate,
+    format_percent,
+    format_percent_range,
 )
-from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.logit_split import (
     DISTANCE,
     ROUNDING,
@@ -76,21 +76,37 @@ class DistanceCurve(Measure):
         shuffled_n = torch.stack(shuffled).amax(0)
         chance = compute_central_range(shuffled_n)
         exceeds_chance = low > max(chance[1], ROUNDING)
-        numbers = (
-            f"(95 % interval {format_percent_range(low, high)}; distances shuffled {format_percent_range(*chance)}"
-            f"{describe_untrained(untrained)})"
+        share, interval = format_estimate(shares[largest], low, high)
+        numbers = f"({interval}; distances shuffled {format_percent_range(*chance)}{describe_untrained(untrained)})"
+        verdict = (
+            f"No effect of distance alone was found: it accounts for at most {share} of the variance of a layer's "
+            f"logits, in layer {largest + 1} {numbers}."
         )
+        if exceeds_chance:
+            head_shares = [sum_groups(row)[DISTANCE] for row in splits[largest].compute_head_shares()]
+            head = max(range(len(head_shares)), key=head_shares.__getitem__)
+            verdict = (
+                f"Distance alone accounts for up to {share} of the variance of a layer's logits, in layer "
+                f"{largest + 1} {numbers}; there its share is largest in head {head + 1} "
+                f"({format_percent(head_shares[head])})."
+            )
+        # A forbidden offset is NaN, which equals nothing.
+        reach = reading.capture.length - 1
+        rows = [
+            (layer, head, index - reach, value)
+            for layer, curve_HJ in enumerate(curves, 1)
+            for head, curve_J in enumerate(curve_HJ.tolist(), 1)
+            for index, value in enumerate(curve_J)
+            if value == value and abs(index - reach) <= FARTHEST
+        ]
         return self.make_finding(
-            _describe(largest, shares[largest], splits[largest], numbers, exceeds_chance),
+            verdict,
             shares[largest],
+            untrained=untrained,
             unit=SHARE,
             interval=(low, high),
-            references=(
-                Reference("distances shuffled", float(shuffled_n.mean()), chance),
-                *make_untrained_reference(untrained),
-            ),
-            light="info",
-            table=_make_table(curves, reading.capture.length - 1),
+            references=(Reference("distances shuffled", float(shuffled_n.mean()), chance),),
+            table=Table.of(("layer", "head", "offset", "logit"), rows),
             figure=_draw_figure(curves[largest], largest, shares, untrained_shares),
             details={
                 "share": shares,
@@ -103,36 +119,6 @@ class DistanceCurve(Measure):
 def _find_shares(splits: Sequence[LogitSplit]) -> list[float]:
     """Return the share of distance in the variance of the logits, layer by layer."""
     return [sum_groups(split.compute_layer_shares())[DISTANCE] for split in splits]
-
-
-def _describe(layer: int, share: float, split: LogitSplit, numbers: str, exceeds_chance: bool) -> str:
-    """Say how much of the variance of a layer's logits distance accounts for, if more than shuffled distances.
-
-    ``numbers`` is the text of its interval and of what it is compared with.
-    """
-    if not exceeds_chance:
-        return (
-            f"No effect of distance alone was found: it accounts for at most {format_percent(share)} of the variance "
-            f"of a layer's logits, in layer {layer + 1} {numbers}."
-        )
-    head_shares = [sum_groups(row)[DISTANCE] for row in split.compute_head_shares()]
-    head = max(range(len(head_shares)), key=head_shares.__getitem__)
-    return (
-        f"Distance alone accounts for up to {format_percent(share)} of the variance of a layer's logits, in layer "
-        f"{layer + 1} {numbers}; there its share is largest in head {head + 1} ({format_percent(max(head_shares))})."
-    )
-
-
-def _make_table(curves: Sequence[Float[Tensor, "H J"]], reach: int) -> Table:
-    """List the logit of every layer, head and offset that the mask allows; ``reach`` is the largest offset."""
-    rows = [
-        (layer + 1, head, index - reach, value)
-        for layer, curve_HJ in enumerate(curves)
-        for head, curve_J in enumerate(curve_HJ.tolist(), 1)
-        for index, value in enumerate(curve_J)
-        if value == value and abs(index - reach) <= FARTHEST  # a forbidden offset is NaN, which equals nothing
-    ]
-    return Table.of(("layer", "head", "offset", "logit"), rows)
 
 
 def compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], float]:
@@ -148,8 +134,8 @@ def compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], flo
     logits_HST = logits_HST.masked_fill(~parts.real.mask_BHST[0].cpu(), torch.nan)
     length = logits_HST.shape[-1]
     diagonals = [torch.diagonal(logits_HST, offset, dim1=1, dim2=2) for offset in range(1 - length, length)]
-    spread = max(map(_measure_spread, diagonals))
-    return torch.stack([diagonal.nanmean(-1) for diagonal in diagonals], dim=-1), spread
+    curve_HJ = torch.stack([diagonal.nanmean(-1) for diagonal in diagonals], dim=-1)
+    return curve_HJ, max(map(_measure_spread, diagonals))
 
 
 def _measure_spread(diagonal_Hn: Float[Tensor, "H n"]) -> float:

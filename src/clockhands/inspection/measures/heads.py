@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
-from clockhands.findings import Figure, Finding, Reference, Table, draw_columns, join_words, put_together
+from clockhands.findings import Finding, Reference, Table, choose_digits, draw_columns, join_words, put_together
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
-from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.number_format import format_percent
-from clockhands.inspection.reading.head_statistics import MAX_OFFSET, SAME_TOKEN, HeadStatistics
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, SAME_TOKEN
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
@@ -66,31 +64,28 @@ class HeadsByPosition(Measure):
         if control:
             untrained_LH = torch.stack([layer.by_position_H for layer in control.head_statistics])
             untrained = control.count_by_position(untrained_LH, MOSTLY_EXPLAINED)
-        untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         table = _make_table(reading)
         names = [f"layer {row[0]} head {row[1]}: {row[-1]}" for row in table.rows if row[-1]]
+        more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        named = (
+            f"No head gives half of its attention to one offset (of at most {MAX_OFFSET} tokens) or to one position."
+        )
+        if names:
+            named = "Heads that give at least half of their attention to one offset, position or token: "
+            named += f"{'; '.join(names[:MOST_NAMED])}{more}."
+        untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         return self.make_finding(
             f"{count} of {shares_LH.numel()} heads attend mostly by position ({surely} surely and {possibly} "
-            f"possibly, by each head's own 95 % interval{untrained_note}).{_describe_names(names)}",
+            f"possibly, by each head's own 95 % interval{untrained_note}). {named}",
             float(count),
             interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
-            references=make_untrained_reference(untrained),
+            untrained=untrained,
             light="good" if surely else "info",
             table=table,
             figure=draw_head_grid(shares_LH, "Share of attention variance explained by position"),
             details={"named": names},
         )
-
-
-def _describe_names(names: Sequence[str]) -> str:
-    """List the first names in a sentence."""
-    if not names:
-        offset = f"one offset (of at most {MAX_OFFSET} tokens)"
-        return f" No head gives half of its attention to {offset} or to one position."
-    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    listed = "; ".join(names[:MOST_NAMED])
-    return f" Heads that give at least half of their attention to one offset, position or token: {listed}{more}."
 
 
 def _make_table(reading: Reading) -> Table:
@@ -144,17 +139,49 @@ class HeadsDistance(Measure):
         layers = reading.head_statistics
         medians = [float(layer.distance_H.quantile(0.5)) for layer in layers]
         nearest = min(range(len(medians)), key=medians.__getitem__)
-        uniform = layers[nearest].uniform_distance
-        low, high = _bootstrap_median(layers[nearest].distance_NH)
+        uniform, distance_NH = layers[nearest].uniform_distance, layers[nearest].distance_NH
+        # Texts are resampled: the median over heads of the mean over the texts drawn.
+        drawn = distance_NH[draw_texts(len(distance_NH))].mean(1).quantile(0.5, dim=-1)
+        low, high = compute_central_range(drawn)
+        places = choose_digits(low, high, 1)
+        near = [
+            str(i) for i, (m, at) in enumerate(zip(medians, layers, strict=True), 1) if m < NEAR * at.uniform_distance
+        ]
+        which = "No layer attends" if not near else f"Layer {near[0]} attends"
+        if len(near) > 1:
+            which = f"Layers {join_words(near)} attend"
+        figures = []
+        for index in range(0, len(layers), max(1, -(-len(layers) // MOST_PANELS))):
+            layer = layers[index]
+            allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
+            # The most local head is the one with the most attention at one offset that half of the queries have.
+            most_local = int(layer.favourite_share_H.argmax())
+            most = format_percent(float(layer.favourite_share_H[most_local]))
+            columns = {
+                "mean over heads": layer.attention_by_offset_HJ.mean(0)[allowed],
+                "most local head": layer.attention_by_offset_HJ[most_local][allowed],
+                "uniform": layer.uniform_by_offset_J[allowed],
+            }
+            figures.append(
+                draw_columns(
+                    "line",
+                    torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed],
+                    columns,
+                    main="mean over heads",
+                    reference=("uniform",),
+                    panel=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
+                    xlabel="key position − query position",
+                    ylabel="share of attention",
+                )
+            )
         return self.make_finding(
-            f"Layer {nearest + 1} attends nearest, at a median over heads of {medians[nearest]:.1f} tokens (95 % "
-            f"interval {low:.1f} to {high:.1f}); uniform attention there would be {uniform:.1f} tokens far. "
-            f"{_describe_near_layers(medians, [layer.uniform_distance for layer in layers])}",
+            f"Layer {nearest + 1} attends nearest, at a median over heads of {medians[nearest]:.{places}f} tokens "
+            f"(95 % interval {low:.{places}f} to {high:.{places}f}); uniform attention there would be {uniform:.1f} "
+            f"tokens far. {which} less than half as far as uniform attention.",
             medians[nearest],
             interval=(low, high),
             unit="tokens",
             references=(Reference("uniform attention", uniform),),
-            light="info",
             table=Table.of(
                 ("layer", "head", "mean distance", "uniform"),
                 [
@@ -163,52 +190,10 @@ class HeadsDistance(Measure):
                     for head, distance in enumerate(layer.distance_H, 1)
                 ],
             ),
-            figure=_draw_figure(layers),
+            figure=put_together(figures, columns=2, title="Attention by distance of the key"),
         )
 
 
 def _bootstrap_median(distance_NH: Float[Tensor, "N H"]) -> tuple[float, float]:
     """Return the 95 % percentile interval of the median over heads of the mean over texts."""
     return compute_central_range(distance_NH[draw_texts(len(distance_NH))].mean(1).quantile(0.5, dim=-1))
-
-
-def _describe_near_layers(medians: Sequence[float], uniform_distances: Sequence[float]) -> str:
-    """Name the layers that attend less than half as far as uniform attention under their own mask would."""
-    pairs = zip(medians, uniform_distances, strict=True)
-    near = [str(index + 1) for index, (median, uniform) in enumerate(pairs) if median < NEAR * uniform]
-    if not near:
-        return "No layer attends less than half as far as uniform attention."
-    layers = f"{'Layer' if len(near) == 1 else 'Layers'} {join_words(near)}"
-    return f"{layers} {'attends' if len(near) == 1 else 'attend'} less than half as far as uniform attention."
-
-
-def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
-    """Draw attention by offset in some layers: the mean over heads, the most local head, and uniform attention.
-
-    The most local head is the one with the most attention at a single offset that at least half of the queries have.
-    """
-    step = max(1, -(-len(layers) // MOST_PANELS))
-    figures = []
-    for index in range(0, len(layers), step):
-        layer = layers[index]
-        allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
-        most_local = int(layer.favourite_share_H.argmax())
-        most = format_percent(float(layer.favourite_share_H[most_local]))
-        columns = {
-            "mean over heads": layer.attention_by_offset_HJ.mean(0)[allowed],
-            "most local head": layer.attention_by_offset_HJ[most_local][allowed],
-            "uniform": layer.uniform_by_offset_J[allowed],
-        }
-        figures.append(
-            draw_columns(
-                "line",
-                torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed],
-                columns,
-                main="mean over heads",
-                reference=("uniform",),
-                panel=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
-                xlabel="key position − query position",
-                ylabel="share of attention",
-            )
-        )
-    return put_together(figures, columns=2, title="Attention by distance of the key")

@@ -5,7 +5,7 @@ In names of tensors ``N`` are texts, ``n`` the queries of each that are judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -114,16 +114,29 @@ class Induction(Measure):
         score_LH, chance_LH = scores_LHN.mean(-1), control_LHN.mean(-1)
         lows = torch.tensor([[estimate_mean_interval(row)[0] for row in layer] for layer in scores_LHN - control_LHN])
         induction = [(layer, head) for layer, head in ((score_LH >= LEAST_SCORE) & (lows > 0)).nonzero().tolist()]
-        previous = _list_previous_token_heads(reading, induction)
+        last = max((layer for layer, _ in induction), default=0)
+        previous = [
+            (layer, head)
+            for layer, statistics in enumerate(reading.head_statistics[:last])
+            for head in range(len(statistics.by_position_H))
+            if statistics.name_head(head) == "previous token"
+        ]
         ablation = _ablate(reading, texts, induction, previous) if previous else None
         best = divmod(int(score_LH.argmax()), score_LH.shape[1])
-        figure = draw_head_grid(score_LH, "Attention to what followed the same token before")
+        figure, details = draw_head_grid(score_LH, "Attention to what followed the same token before"), {}
+        if ablation is not None:
+            figure = put_together((figure, _draw_ablation(ablation)), columns=2, title=figure.title)
+            measured = {"score": ablation.scores_N3, "probability": ablation.probabilities_N3}
+            details = {"ablated": join_words(map(_name, ablation.removed))} | {
+                name: dict(zip(("whole", "removed", "others"), values_N3.mean(0).tolist(), strict=True))
+                for name, values_N3 in measured.items()
+                if values_N3 is not None
+            }
         return self.make_finding(
             _describe(score_LH, chance_LH, induction, previous) + (_describe_ablation(ablation) if previous else ""),
             float(len(induction)),
             unit="heads",
             references=(Reference("first half in another order", float(chance_LH[best])),),
-            light="info",
             table=Table.of(
                 ("layer", "head", "score", "first half in another order", "difference, low", "previous token"),
                 [
@@ -133,10 +146,8 @@ class Induction(Measure):
                     for head, score in enumerate(row)
                 ],
             ),
-            figure=figure if ablation is None else put_together(
-                (figure, _draw_ablation(ablation)), columns=2, title=figure.title
-            ),
-            details={} if ablation is None else _list_details(ablation),
+            figure=figure,
+            details=details,
         )  # fmt: skip
 
 
@@ -167,27 +178,17 @@ def _score_heads(reading: Reading, texts: InductionTexts, ids_NT: Int[Tensor, "N
     capture, batches = reading.capture, []
     for rows in torch.arange(len(ids_NT)).split(BATCH):
         options = capture.make_forward_options(rows % capture.num_texts)
-        pairs = torch.arange(len(rows))[:, None], texts.queries_Nn[rows], texts.targets_Nn[rows]
-        read = partial(_average_pairs, pairs=pairs)
+        read = partial(_average_pairs, queries_Bn=texts.queries_Nn[rows], targets_Bn=texts.targets_Nn[rows])
         batches.append(torch.stack(run_attention(reading.subject, capture, ids_NT[rows], read, **options)))
     return torch.cat(batches, dim=-1)
 
 
-def _average_pairs(attention: ComputedAttention, pairs: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, "H n"]:
-    """Return the mean attention of the pairs of a query and its target, given as texts, queries and targets."""
-    text, queries, targets = pairs
-    return attention.weights_BHST.cpu()[text, :, queries, targets].double().mean(1).T
-
-
-def _list_previous_token_heads(reading: Reading, induction: Sequence[Head]) -> list[Head]:
-    """Return the heads before the last induction head that give the previous token half of their attention."""
-    last = max((layer for layer, _ in induction), default=0)
-    return [
-        (layer, head)
-        for layer, statistics in enumerate(reading.head_statistics[:last])
-        for head in range(len(statistics.by_position_H))
-        if statistics.name_head(head) == "previous token"
-    ]
+def _average_pairs(
+    attention: ComputedAttention, queries_Bn: Int[Tensor, "B n"], targets_Bn: Int[Tensor, "B n"]
+) -> Float[Tensor, "H B"]:
+    """Return the mean attention from the queries of each text to their targets."""
+    texts = torch.arange(len(queries_Bn))[:, None]
+    return attention.weights_BHST.cpu()[texts, :, queries_Bn, targets_Bn].double().mean(1).T
 
 
 @contextmanager
@@ -202,21 +203,17 @@ def remove_heads(reading: Reading, heads: Sequence[Head]) -> Iterator[None]:
             projection = _find_output_projection(reading, layer)
             chosen = [head for at, head in heads if at == layer]
             count = reading.logit_splits[layer].var_NH.shape[1]
-            hook = projection.register_forward_pre_hook(_make_mean_hook(chosen, count))
-            stack.callback(hook.remove)
+            average = partial(_average_heads, heads=chosen, count=count)
+            stack.callback(projection.register_forward_pre_hook(average).remove)
         yield
 
 
-def _make_mean_hook(heads: Sequence[int], count: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
-    """Return a hook that replaces the channels of some of ``count`` heads in a module's input by their mean."""
-
-    def replace_channels(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        by_head = args[0].unflatten(-1, (count, -1)).clone()
-        rest = tuple(range(by_head.ndim - 2))
-        by_head[..., heads, :] = by_head.mean(rest, keepdim=True)[..., heads, :]
-        return (by_head.flatten(-2), *args[1:])
-
-    return replace_channels
+def _average_heads(module: nn.Module, args: tuple[Any, ...], heads: Sequence[int], count: int) -> tuple[Any, ...]:
+    """Replace the channels of some of ``count`` heads in the input of a module by their mean."""
+    by_head = args[0].unflatten(-1, (count, -1)).clone()
+    rest = tuple(range(by_head.ndim - 2))
+    by_head[..., heads, :] = by_head.mean(rest, keepdim=True)[..., heads, :]
+    return (by_head.flatten(-2), *args[1:])
 
 
 def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
@@ -344,20 +341,16 @@ def _describe_ablation(ablation: _Ablation | None) -> str:
     low, _ = estimate_mean_interval(scores_N3[:, 2] - scores_N3[:, 1])
     part = "" if float(scores_N3[:, 1].mean()) < float(scores_N3[:, 0].mean()) / 2 else " in part"
     conclusion = f"they use {heads}{part}" if low > 0 else f"whether they use {heads} is undecided"
-    return f"{start} ({others} with {other} of the same layers removed): {conclusion}.{_describe_probability(ablation)}"
-
-
-def _describe_probability(ablation: _Ablation) -> str:
-    """Say what becomes of the copied token's probability, where the model has an output layer."""
-    if ablation.probabilities_N3 is None:
-        return ""
-    whole, without, others = (format_percent(value) for value in ablation.probabilities_N3.mean(0).tolist())
-    low, _ = estimate_mean_interval(ablation.probabilities_N3[:, 2] - ablation.probabilities_N3[:, 1])
-    unsure = "" if low > 0 else "; whether it falls by more than with others is undecided"
-    return (
-        f" The probability of the token that followed goes from {whole} to {without} ({others} with others removed)"
-        f"{unsure}."
-    )
+    verdict = f"{start} ({others} with {other} of the same layers removed): {conclusion}."
+    if ablation.probabilities_N3 is not None:
+        whole, without, others = (format_percent(value) for value in ablation.probabilities_N3.mean(0).tolist())
+        low, _ = estimate_mean_interval(ablation.probabilities_N3[:, 2] - ablation.probabilities_N3[:, 1])
+        unsure = "" if low > 0 else "; whether it falls by more than with others is undecided"
+        verdict += (
+            f" The probability of the token that followed goes from {whole} to {without} ({others} with others "
+            f"removed){unsure}."
+        )
+    return verdict
 
 
 def _draw_ablation(ablation: _Ablation) -> Figure:
@@ -380,15 +373,3 @@ def _draw_ablation(ablation: _Ablation) -> Figure:
         panel="Without the heads that look one token back",
         ylabel="share",
     )
-
-
-def _list_details(ablation: _Ablation) -> dict[str, Any]:
-    """Return the numbers of an ablation, for the ``details`` of the finding."""
-    keys = ("whole", "removed", "others")
-    details: dict[str, Any] = {
-        "ablated": join_words(map(_name, ablation.removed)),
-        "score": dict(zip(keys, ablation.scores_N3.mean(0).tolist(), strict=True)),
-    }
-    if ablation.probabilities_N3 is not None:
-        details["probability"] = dict(zip(keys, ablation.probabilities_N3.mean(0).tolist(), strict=True))
-    return details

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
 
 from clockhands.findings import SHARE, Figure, Finding, Table, draw_columns, join_words
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import (
-    ATTENTION_HEADING,
-    WINDOWS,
-    Measure,
-    group_alike,
-    make_untrained_reference,
-)
-from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import format_estimate, format_percent
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import (
     CONTENT,
@@ -115,7 +108,7 @@ class LogitLayers(Measure):
             positional[0],
             unit=SHARE,
             interval=compute_group_interval(splits[0], *POSITIONAL),
-            references=make_untrained_reference(untrained[0] if untrained else None),
+            untrained=untrained[0] if untrained else None,
             light="warn" if error > EXACT else "info",
             table=Table.of(
                 ("layer", "position alone", *TERMS, "reconstruction error"),
@@ -131,7 +124,18 @@ class LogitLayers(Measure):
 
 def describe_equal_layers(layers: Sequence[Layer]) -> str:
     """Say which layers have the same weights in their attention, shared or copied; empty where all differ."""
-    groups = group_alike(layers, lambda first, second: _have_equal_weights(first.module, second.module))
+    groups: list[list[Layer]] = []
+    for layer in layers:
+        ours, alike = dict(layer.module.named_parameters()), None
+        for group in groups:
+            first = dict(group[0].module.named_parameters())
+            equal = ours.keys() == first.keys() and all(torch.equal(ours[name], first[name]) for name in ours)
+            if layer.module is group[0].module or (ours and equal):
+                alike = group
+        if alike is None:
+            groups.append([layer])
+        else:
+            alike.append(layer)
     return "".join(
         f" Layers {join_words(str(layer.index + 1) for layer in group)} have the same weights in their attention."
         for group in groups
@@ -139,42 +143,37 @@ def describe_equal_layers(layers: Sequence[Layer]) -> str:
     )
 
 
-def _have_equal_weights(first: nn.Module, second: nn.Module) -> bool:
-    ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
-    return first is second or (
-        bool(ours) and ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    )
-
-
 def _describe_ends(splits: Sequence[LogitSplit], untrained: Sequence[float] | None) -> str:
-    """Say what position alone accounts for in the first layer and, of several, in the last; and untrained."""
-    sentences = [_describe_layer(splits[0], "first")]
+    """Say what position alone accounts for in the first layer and, of several, in the last; and untrained.
+
+    That it accounts for anything is said where the interval lies above zero.
+    """
+    sentences, ends = [], [(splits[0], "first")]
     if len(splits) > 1:
-        sentences.append(_describe_layer(splits[-1], "last"))
+        ends.append((splits[-1], "last"))
+    for split, name in ends:
+        share, (low, high) = split.compute_layer_shares(), compute_group_interval(split, *POSITIONAL)
+        value, interval = format_estimate(compute_positional_share(share), low, high)
+        content = format_percent(sum_groups(share)[CONTENT])
+        if not float(split.var_NH.sum()) > 0:
+            sentence = f"The {name} layer attends to all tokens alike: the logits of a query are equal."
+        elif low <= 0:
+            sentence = (
+                f"No effect of position alone on the {name} layer's logits was found ({value}, {interval}; content "
+                f"alone {content})."
+            )
+        else:
+            sentence = (
+                f"Position alone accounts for {value} of the variance of the {name} layer's logits ({interval}), "
+                f"content alone for {content}."
+            )
+        sentences.append(sentence)
     if untrained:
         last = f" and {format_percent(untrained[-1])} in the last" if len(splits) > 1 else ""
         sentences.append(
             f"Untrained, position alone accounts for {format_percent(untrained[0])} in the first layer{last}."
         )
     return " ".join(sentences)
-
-
-def _describe_layer(split: LogitSplit, name: str) -> str:
-    """Say what share of a layer's logits is due to position alone, where its interval lies above zero."""
-    share, (low, high) = split.compute_layer_shares(), compute_group_interval(split, *POSITIONAL)
-    value, content = format_percent(compute_positional_share(share)), format_percent(sum_groups(share)[CONTENT])
-    interval = f"95 % interval {format_percent_range(low, high)}"
-    if not float(split.var_NH.sum()) > 0:
-        return f"The {name} layer attends to all tokens alike: the logits of a query are equal."
-    if low <= 0:
-        return (
-            f"No effect of position alone on the {name} layer's logits was found ({value}, {interval}; content alone "
-            f"{content})."
-        )
-    return (
-        f"Position alone accounts for {value} of the variance of the {name} layer's logits ({interval}), content alone "
-        f"for {content}."
-    )
 
 
 def _describe_exactness(error: float, data_dependent: float) -> str:
@@ -187,7 +186,7 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
         )
     if error <= EXACT:
         return f"{choice}The terms add up to the logits, with an error of at most {error:.0e} of the largest logit."
-    size = format_percent(error) if error >= 0.001 else f"{100 * error:.2f} %"  # not 0.0 %
+    size = format_percent(error)
     return f"{choice}But the terms miss the logits by up to {size} of the largest logit: take them as a rough guide."
 
 
@@ -223,19 +222,18 @@ class LogitHeads(Measure):
         low, high = bootstrap_ratio(split.cov_NHt[:, head, _POSITION_ALONE].sum(-1), split.var_NH[:, head])
         untrained = float(compute_head_shares(reading.control).max()) if reading.control else None
         term_shares = split.compute_head_shares()
-        numbers = f"95 % interval {format_percent_range(low, high)}"
+        share, numbers = format_estimate(value, low, high)
         if untrained is not None:
             numbers += f"; the largest untrained {format_percent(untrained)}"
         none = "" if low > 0 else "No effect of position alone on the logits of a head was found. "
         return self.make_finding(
             f"{none}The share of position alone in the variance of its logits is largest in layer {layer + 1} head "
-            f"{head + 1}, {format_percent(value)} ({numbers}); the median head has "
+            f"{head + 1}, {share} ({numbers}); the median head has "
             f"{format_percent(float(shares_LH.quantile(0.5)))}.",
             value,
             unit=SHARE,
             interval=(low, high),
-            references=make_untrained_reference(untrained),
-            light="info",
+            untrained=untrained,
             table=Table.of(
                 ("layer", "head", "position alone", *TERMS),
                 [

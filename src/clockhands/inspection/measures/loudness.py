@@ -23,8 +23,8 @@ from clockhands.findings import (
     put_together,
 )
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure, make_untrained_reference
-from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range, format_ratio
+from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent, format_ratio
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.input_table import Tables
@@ -153,20 +153,25 @@ class Loudness(Measure):
         low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)
         light, comment = _judge(trained)
         untrained_share = untrained.share if untrained else None
-        outliers = find_outlier_rows(tables)
-        numbers = ", ".join(map(str, outliers[:MOST_NAMED])) + (" …" if len(outliers) > MOST_NAMED else "")
-        outlying = " Outlying position rows, over three times as long as the median row or under a third of it:"
+        share, interval = format_estimate(trained.share, low, high)
         verdict = (
-            f"Tokens carry {format_percent(trained.token / (trained.token + rest))} of the input, positions "
-            f"{format_percent(trained.share)} (95 % interval {format_percent_range(low, high)}"
-            f"{describe_untrained(untrained_share)}): {comment}."
+            f"Tokens carry {format_percent(trained.token / (trained.token + rest))} of the input, positions {share} "
+            f"({interval}{describe_untrained(untrained_share)}): {comment}."
         )
+        verdict += _describe_factor(tables, trained, untrained)
+        outliers = find_outlier_rows(tables)
+        if outliers:
+            numbers = ", ".join(map(str, outliers[:MOST_NAMED])) + (" …" if len(outliers) > MOST_NAMED else "")
+            verdict += (
+                " Outlying position rows, over three times as long as the median row or under a third of it: "
+                f"{numbers}."
+            )
         return self.make_finding(
-            verdict + _describe_factor(tables, trained, untrained) + (f"{outlying} {numbers}." if outliers else ""),
+            verdict,
             trained.share,
+            untrained=untrained_share,
             unit=SHARE,
             interval=(low, high),
-            references=make_untrained_reference(untrained_share),
             light=light,
             table=_make_table(tables, trained, untrained),
             figure=_draw_figure(tables, trained, untrained),
@@ -181,21 +186,15 @@ def _judge(levels: Levels) -> tuple[Light, str]:
     if levels.has_equal_tokens:
         return "warn", "all tokens of this text have the same row, so that there is nothing of tokens to compare with"
     part = levels.position / (levels.position + levels.token)
-    if part < LEAST_PART:
-        few = f", and positions have less than {format_percent(LEAST_PART)} of the variance of both"
-        return "bad", _describe_levels(levels) + few
-    if part > MOST_PART:
-        much = f", and positions have more than {format_percent(MOST_PART)} of the variance of both"
-        return "warn", _describe_levels(levels) + much
-    return "good", _describe_levels(levels)
-
-
-def _describe_levels(levels: Levels) -> str:
-    """Say how many times as long a token is as a position, and how many times as much tokens vary."""
-    return (
+    comment = (
         f"a token is {format_ratio(levels.length)} times as long as a position, and tokens vary "
         f"{format_ratio(levels.variation)} times as much as positions"
     )
+    if part < LEAST_PART:
+        return "bad", f"{comment}, and positions have less than {format_percent(LEAST_PART)} of the variance of both"
+    if part > MOST_PART:
+        return "warn", f"{comment}, and positions have more than {format_percent(MOST_PART)} of the variance of both"
+    return "good", comment
 
 
 def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from clockhands.findings import Finding, Number, Reference, join_words
 from clockhands.inspection.reading.reading import Reading
 
-Item = TypeVar("Item")
 SENTENCES_HEADING, TEXT_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
     "Your sentences",
     "The text",
@@ -68,13 +67,24 @@ class Measure(ABC):
         if self.reads_attention and not reading.capture.layers:
             yield self.skip(f"Not measured: {reading.capture.unread_reason or 'no self-attention was seen'}.")
         else:
-            finding = self.run(reading)
-            numbering = _explain_numbering(reading) if self.reads_attention and finding.light != "skip" else ""
-            yield replace(finding, verdict=finding.verdict + numbering)
+            finding, note = self.run(reading), ""
+            layers, blocks = len(reading.capture.layers), len(reading.capture.hidden) - 1
+            if self.reads_attention and finding.light != "skip" and layers < blocks:
+                reason = f" ({reading.capture.unread_reason})" if reading.capture.unread_reason else ""
+                note = f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read"
+                note += f"{reason}."
+            yield replace(finding, verdict=finding.verdict + note)
 
-    def make_finding(self, verdict: str, value: Number | None, **fields: Any) -> Finding:
-        """Return a finding with this measure's name; question, method and source too, unless ``fields`` hold others."""
+    def make_finding(
+        self, verdict: str, value: Number | None, *, untrained: Number | None = None, **fields: Any
+    ) -> Finding:
+        """Return a finding with this measure's name; question, method and source too, unless ``fields`` hold others.
+
+        ``untrained`` is the value of the untrained control, which becomes the last reference; None without a control.
+        """
         declared = {"question": self.question, "method": self.method, "source": self.source}
+        if untrained is not None:
+            fields["references"] = (*fields.get("references", ()), Reference("untrained", untrained))
         files = join_words(f"tests/inspection/by_hand/{name}.py" for name in self.by_hand)
         details = {**fields.pop("details", {}), **({"by hand": files} if files else {})}
         return Finding(name=self.name, verdict=verdict, value=value, details=details, **{**declared, **fields})
@@ -82,29 +92,3 @@ class Measure(ABC):
     def skip(self, reason: str) -> Finding:
         """Return the finding of a measure that does not apply to this model; the verdict is the reason."""
         return Finding(name=self.name, question=self.question, verdict=reason, light="skip")
-
-
-def group_alike(items: Iterable[Item], are_alike: Callable[[Item, Item], bool]) -> list[list[Item]]:
-    """Put each item into the group whose first one it is like, in their order, or into one of its own."""
-    groups: list[list[Item]] = []
-    for item in items:
-        group = next((group for group in groups if are_alike(group[0], item)), None)
-        if group is None:
-            groups.append([item])
-        else:
-            group.append(item)
-    return groups
-
-
-def make_untrained_reference(value: Number | None) -> tuple[Reference, ...]:
-    """Return the value of the untrained control as the reference "untrained"; nothing if there is no control."""
-    return () if value is None else (Reference("untrained", value),)
-
-
-def _explain_numbering(reading: Reading) -> str:
-    """Say how layers are numbered where the attention of some blocks could not be read; empty where all could."""
-    layers, blocks = len(reading.capture.layers), len(reading.capture.hidden) - 1
-    if layers >= blocks:
-        return ""
-    reason = f" ({reading.capture.unread_reason})" if reading.capture.unread_reason else ""
-    return f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read{reason}."

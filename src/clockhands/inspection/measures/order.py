@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional as F
 
-from clockhands.findings import SHARE, Figure, Finding, Light, Reference, Table, draw_columns, join_words
+from clockhands.findings import SHARE, Figure, Finding, Light, Reference, Table, choose_digits, draw_columns, join_words
 from clockhands.inspection.estimators.intervals import bootstrap_ratio, estimate_mean_interval
 from clockhands.inspection.measures.distance_curve import DistanceCurve
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, WINDOWS, Measure
-from clockhands.inspection.number_format import format_decimal, format_percent, format_percent_range
+from clockhands.inspection.number_format import format_decimal, format_estimate, format_percent
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.interventions import (
     ANOTHER_TEXT,
@@ -116,10 +116,8 @@ def _describe_change(change_N: Float[Tensor, " N"]) -> str:
     change = float(change_N.mean())
     if change <= LEAST_CHANGE:
         return "does not change"
-    return (
-        f"changes by {format_percent(change)} of the squared distance between two texts (95 % interval "
-        f"{format_percent_range(*bootstrap_change(change_N))})"
-    )
+    share, interval = format_estimate(change, *bootstrap_change(change_N))
+    return f"changes by {share} of the squared distance between two texts ({interval})"
 
 
 def _describe_shifts(reading: Reading, interventions: Interventions, attends_by_distance: bool) -> str:
@@ -171,23 +169,23 @@ class TokenOrder(Measure):
         permuted, others = interventions[PERMUTED], interventions[OTHERS_PERMUTED]
         if interventions.token_distance == 0.0:
             return self.skip("Every token has the same last state, so there is no distance to measure by.")
-        low, high = bootstrap_change(permuted.token_change_N)
-        change = (
-            "When the tokens of a text are permuted, the state of each token changes by "
-            f"{format_percent(permuted.token_change)} of the squared distance between two random tokens (95 % interval "
-            f"{format_percent_range(low, high)}); where a token stays at its position and the others are permuted, by "
-            f"{format_percent(others.token_change)}."
-        )
+        interval = bootstrap_change(permuted.token_change_N)
+        share, numbers = format_estimate(permuted.token_change, *interval)
+        verdict = "The state of no token changes when the tokens are permuted: the model ignores order."
+        if interventions.order_matters:
+            verdict = (
+                f"When the tokens of a text are permuted, the state of each token changes by {share} of the squared "
+                f"distance between two random tokens ({numbers}); where a token stays at its position and the others "
+                f"are permuted, by {format_percent(others.token_change)}."
+            )
         changes = {
             effect.name: effect.token_change_N for effect in interventions.effects if effect.name != ANOTHER_TEXT
         }
         return self.make_finding(
-            change
-            if interventions.order_matters
-            else "The state of no token changes when the tokens are permuted: the model ignores order.",
+            verdict,
             permuted.token_change,
             unit=SHARE,
-            interval=(low, high),
+            interval=interval,
             references=(Reference("order ignored", 0.0), Reference("two random tokens", 1.0)),
             light="info" if interventions.order_matters else "bad",
             table=Table.of(
@@ -258,10 +256,13 @@ def _judge(
     difference_Ne = permuted_Ne - ordered_Ne
     if not float(difference_Ne.abs().max()) > ROUNDING:
         return "The next token is predicted alike in any order of the tokens before it: the model ignores order.", "bad"
+    digits = choose_digits(low, high, 2)
+    difference, *ends = (
+        format_decimal(value, plus=True, digits=digits) for value in (float(difference_Ne.mean()), low, high)
+    )
     numbers = (
         f"The loss of the next token is {float(ordered_Ne.mean()):.2f} nats, and {float(permuted_Ne.mean()):.2f} when "
-        f"the tokens before it are permuted: {format_decimal(float(difference_Ne.mean()), plus=True)} nats (95 % "
-        f"interval {format_decimal(low, plus=True)} to {format_decimal(high, plus=True)})."
+        f"the tokens before it are permuted: {difference} nats (95 % interval {' to '.join(ends)})."
     )
     if low > 0:
         return f"{numbers} Order helps to predict it.", "good"
@@ -280,31 +281,22 @@ def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N
     """Compute the negative log-likelihood, in nats, of e tokens of each of N texts, in order and permuted.
 
     Returns:
-        The loss of each token after the tokens before it in their order, and its loss after the same tokens permuted;
-        None for a model that came without its output layer.
+        The loss of each token after the tokens before it in their order, and its loss after the same tokens permuted,
+        in float64; None for a model that came without its output layer.
     """
     ids, generator = capture.ids_NT[:MOST_TEXTS], torch.Generator().manual_seed(0)
-    ordered: list[Tensor] = []
-    permuted: list[Tensor] = []
+    both: tuple[list[Tensor], list[Tensor]] = ([], [])
     for length in find_prefix_lengths(capture):
         ordinary = capture.ordinary_T[:length]
         shuffled = ids[:, :length].clone()
         orders = draw_orders(int(ordinary.sum()), len(ids), generator)
         shuffled[:, ordinary] = shuffled[:, ordinary].gather(1, orders)
-        for collected, prefixes in ((ordered, ids[:, :length]), (permuted, shuffled)):
-            losses = _predict(subject, prefixes, ids[:, length])
-            if losses is None:
-                return None
-            collected.append(losses)
-    return torch.stack(ordered, dim=1), torch.stack(permuted, dim=1)
-
-
-def _predict(subject: Subject, prefixes_NT: Tensor, targets_N: Tensor) -> Tensor | None:
-    """Return the loss of each target after its prefix: [N], in float64; None without an output layer."""
-    losses = []
-    for rows in torch.arange(len(prefixes_NT)).split(BATCH):
-        logits = subject.compute_next_logits(prefixes_NT[rows])
-        if logits is None:
-            return None
-        losses.append(F.cross_entropy(logits.double().cpu(), targets_N[rows], reduction="none"))
-    return torch.cat(losses)
+        for collected, prefixes in zip(both, (ids[:, :length], shuffled), strict=True):
+            losses = []
+            for rows in torch.arange(len(prefixes)).split(BATCH):
+                logits = subject.compute_next_logits(prefixes[rows])
+                if logits is None:
+                    return None
+                losses.append(F.cross_entropy(logits.double().cpu(), ids[rows, length], reduction="none"))
+            collected.append(torch.cat(losses))
+    return torch.stack(both[0], dim=1), torch.stack(both[1], dim=1)

@@ -15,7 +15,7 @@ from clockhands.findings import SHARE, Finding, Reference, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
-from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.number_format import format_estimate, format_percent
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.input_table import find_power_of_two_above
@@ -70,11 +70,12 @@ class Recovery(Measure):
         kept, kept_by_chance = sample.compare_neighbours(sample.position), sample.compare_neighbours(sample.noise)
         neighbours = f"{sample.num_neighbours} rows" if sample.num_neighbours > 1 else "one row"
         interval = bootstrap_hit_share(hits, sample.texts)
+        share, numbers = format_estimate(value, *interval)
         return self.make_finding(
-            f"{format_percent(value)} of the tokens are still nearest to their own row after their position is added "
-            f"(95 % interval {format_percent_range(*interval)}; {format_percent(chance)} with a random vector of that "
-            f"length), and {format_percent(kept)} of the {neighbours} nearest to each are the same as before "
-            f"({format_percent(kept_by_chance)} with a random vector). {_describe_limit(sweep)}",
+            f"{share} of the tokens are still nearest to their own row after their position is added ({numbers}; "
+            f"{format_percent(chance)} with a random vector of that length), and {format_percent(kept)} of the "
+            f"{neighbours} nearest to each are the same as before ({format_percent(kept_by_chance)} with a random "
+            f"vector). {_describe_limit(sweep)}",
             value,
             unit=SHARE,
             interval=interval,

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns, join_words
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
-from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
@@ -155,34 +155,47 @@ class RotationFrequencies(Measure):
             return self.skip(
                 "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
             )
-        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in orders]
-        shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
-        fresh = None
-        if reading.control is not None:  # the same pairs of the same layers, in the same order
-            layers = reading.control.capture.layers
-            fresh = [
-                compute_pair_shares(*compute_pair_sums(subject, layers[index], capture.ordinary_T)) for index in orders
-            ]
-        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
         quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in orders.values()]
-        share = _average_quarter(shares, quarters)
-        untrained = None if fresh is None else _average_quarter(fresh, quarters)
+
+        def measure(layers: Sequence[Layer]) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor], float]:
+            """Return sums and shares of the pairs of each layer, and the mean share of their fastest quarters."""
+            sums = [compute_pair_sums(subject, layers[index], capture.ordinary_T) for index in orders]
+            shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
+            of_quarters = [float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)]
+            return sums, shares, sum(of_quarters) / len(of_quarters)
+
+        sums, shares, share = measure(capture.layers)
+        fresh, untrained = None, None
+        if reading.control is not None:  # the same pairs of the same layers, in the same order
+            _, fresh, untrained = measure(reading.control.capture.layers)
+        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
         equal = sum(len(pairs) / len(order_F) for pairs, order_F in zip(quarters, orders.values(), strict=True))
         equal /= len(orders)
         low, high = bootstrap_ratio(
             torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
             torch.stack([squares_N for _, squares_N in sums]),
         )
+        shown, interval = format_estimate(share, low, high)
+        verdict = (
+            f"The fastest quarter of the rotated pairs carries {shown} of the logits' variance ({interval}; "
+            f"{format_percent(equal)} if all pairs carried the same{describe_untrained(untrained)})."
+        )
+        known = [r2 for r2 in unrotated if r2 is not None]
+        if known:
+            mean = format_percent(sum(known) / len(known))
+            verdict += f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
+        left_out = [str(index + 1) for index, (order_F, _) in read.items() if order_F is None]
+        if left_out:
+            which, verb, they_are = ("Layer", "does", "it is") if len(left_out) == 1 else ("Layers", "do", "they are")
+            verdict += f" {which} {join_words(left_out)} {verb} not rotate each pair of channels at one speed; "
+            verdict += f"{they_are} left out."
         return self.make_finding(
-            f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
-            f"interval {format_percent_range(low, high)}; {format_percent(equal)} if all pairs carried the same"
-            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(read)}"
-            f"{describe_resting_pairs(read)}",
+            verdict + describe_resting_pairs(read),
             share,
+            untrained=untrained,
             unit=SHARE,
             interval=(low, high),
-            references=(Reference("equal pairs", equal), *make_untrained_reference(untrained)),
-            light="info",
+            references=(Reference("equal pairs", equal),),
             table=_make_table([*orders], shares, unrotated),
             figure=_draw_figure(list(orders.values()), shares, fresh),
         )
@@ -223,20 +236,6 @@ def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, in
     )
 
 
-def _average_quarter(shares: Sequence[Float[Tensor, " F"]], quarters: Sequence[Int[Tensor, " q"]]) -> float:
-    """Return the share of the fastest quarter of the pairs, the mean over layers."""
-    return sum(float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)) / len(shares)
-
-
-def _describe_left_out(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
-    """Name the layers that were left out; empty where none was."""
-    names = [str(index + 1) for index, (order_F, _) in read.items() if order_F is None]
-    if not names:
-        return ""
-    which, verb, left_out = ("Layer", "does", "it is") if len(names) == 1 else ("Layers", "do", "they are")
-    return f" {which} {join_words(names)} {verb} not rotate each pair of channels at one speed; {left_out} left out."
-
-
 def _make_table(
     layers: Sequence[int], shares: Sequence[Float[Tensor, " F"]], unrotated: Sequence[float | None]
 ) -> Table:
@@ -247,15 +246,6 @@ def _make_table(
         *pairs, rest = shares_F.tolist()
         rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
     return Table.of(("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {i}" for i in range(most))), rows)
-
-
-def _describe_unrotated(shares: Sequence[float | None]) -> str:
-    """Say how much of the logits q·k would explain without rotation; empty where no layer could be run without it."""
-    known = [share for share in shares if share is not None]
-    if not known:
-        return ""
-    mean = format_percent(sum(known) / len(known))
-    return f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
 
 
 def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:

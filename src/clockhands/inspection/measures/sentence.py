@@ -34,7 +34,7 @@ from clockhands.inspection.reading.windows import encode_text
 MOST_DRAWN = 40_000
 """Values of attention in one panel; where all heads have more, every second layer is drawn, or fewer."""
 LEAST_TOLD = 0.0005
-"""A share of tokens and distances together that is smaller than this is not told: it would be 0.0 %."""
+"""A share of tokens and distances together that is smaller than this is not told."""
 
 
 class SentenceAttention(Measure):
@@ -80,7 +80,6 @@ class SentenceAttention(Measure):
             float(sum(values) / len(values)),
             unit=SHARE,
             references=(Reference("other texts", other_texts, (low, high)),),
-            light="info",
             # The fifth share is zero unless layers add tokens × distance.
             table=Table.of(
                 ("sentence", "layer", "head", *SENTENCE_TERMS),
@@ -117,38 +116,34 @@ def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
 
 def _draw_figure(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Figure:
     """Draw the attention of all heads as a grid of small maps, layers downwards and heads across."""
-    panels = tuple(_draw_panel(*pair) for pair in zip(sentences, layers_by_sentence, strict=True))
-    rows, columns = len(layers_by_sentence[0]), layers_by_sentence[0][0].weights_HST.shape[0]
+    panels = []
+    for sentence, layers in zip(sentences, layers_by_sentence, strict=True):
+        step = -(-sum(layer.weights_HST.numel() for layer in layers) // MOST_DRAWN)
+        drawn = [*enumerate(layers, 1)][::step]
+        num_heads = len(layers[0].weights_HST)
+        names = tuple(
+            f"layer {index} head {head + 1}\npositions alone "
+            f"{format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
+            f"tokens alone {format_percent(float(layer.shares_Ht[head, TOKENS_ALONE]))}"
+            for index, layer in drawn
+            for head in range(num_heads)
+        )
+        weights = torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])
+        tiles = make_mark(
+            "tiles",
+            [str(head + 1) for head in range(num_heads)],
+            [str(index) for index, _ in drawn],
+            label="attention",
+            z=tuple(tuple(round(value, 3) for value in row) for row in weights.tolist()),  # a picture shows no more
+            names=names,
+        )
+        panels.append(Panel((tiles,), title=f"“{sentence.text}”", xlabel="head", ylabel="layer"))
     return Figure(
-        panels,
+        tuple(panels),
         title="Attention of every head in your sentence",
         caption="One small map a head: queries downwards, keys across, from the first token to the last.",
-        height=min(max(rows / columns, 0.3), 1.6),
+        height=min(max(len(layers) / num_heads, 0.3), 1.6),
     )
-
-
-def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
-    """Draw the maps of one sentence."""
-    step = -(-sum(layer.weights_HST.numel() for layer in layers) // MOST_DRAWN)
-    drawn = [*enumerate(layers, 1)][::step]
-    heads = range(layers[0].weights_HST.shape[0])
-    names = tuple(
-        f"layer {index} head {head + 1}\npositions alone "
-        f"{format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
-        f"tokens alone {format_percent(float(layer.shares_Ht[head, TOKENS_ALONE]))}"
-        for index, layer in drawn
-        for head in heads
-    )
-    weights = torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])
-    tiles = make_mark(
-        "tiles",
-        [str(head + 1) for head in heads],
-        [str(index) for index, _ in drawn],
-        label="attention",
-        z=tuple(tuple(round(value, 3) for value in row) for row in weights.tolist()),  # a picture shows no more
-        names=names,
-    )
-    return Panel((tiles,), title=f"“{sentence.text}”", xlabel="head", ylabel="layer")
 
 
 MOST_WORDS = 12
@@ -184,6 +179,21 @@ class SentenceSwap(Measure):
         if not changes:
             return self.skip("\n".join(_describe_swap(*pair) for pair in measured))
         value = max(change for _, pairs in changes for change in pairs.values())
+        figures = []
+        for sentence, pairs in changes:
+            words = list_words(sentence.text)[:MOST_WORDS]
+            names = tuple(f"{index} {word}" for index, word in enumerate(words, 1))
+            figures.append(
+                draw_heatmap(
+                    [[pairs.get((min(i, j), max(i, j))) for j in range(len(words))] for i in range(len(words))],
+                    panel=f"“{sentence.text}”",
+                    xlabel="word",
+                    ylabel="swapped with",
+                    x=names,
+                    y=names,
+                    label="share by which the output changes",
+                )
+            )
         return self.make_finding(
             "\n".join(_describe_swap(*pair) for pair in measured),
             value,
@@ -194,7 +204,12 @@ class SentenceSwap(Measure):
                 ("sentence", "swapped", "change"),
                 [(s.text, swap_words(s.text, *pair), change) for s, pairs in changes for pair, change in pairs.items()],
             ),
-            figure=_draw_figure_swap(changes),
+            figure=put_together(
+                figures,
+                caption="100 % is the mean squared distance between two other texts of that length.",
+                height=0.5,
+                title="How much swapping two words changes the output",
+            ),
         )
 
 
@@ -263,29 +278,4 @@ def _describe_swap(sentence: Sentence, changes: Changes | str) -> str:
     return (
         f"{clause}, the most of {pairs}; swapping {name(least)} changes it least ({format_percent(changes[least])})."
         f"{note}"
-    )
-
-
-def _draw_figure_swap(changes_by_sentence: Sequence[tuple[Sentence, Changes]]) -> Figure:
-    """Draw the changes of all pairs of words as one map a sentence."""
-    figures = []
-    for sentence, changes in changes_by_sentence:
-        words = list_words(sentence.text)[:MOST_WORDS]
-        names = tuple(f"{index} {word}" for index, word in enumerate(words, 1))
-        figures.append(
-            draw_heatmap(
-                [[changes.get((min(i, j), max(i, j))) for j in range(len(words))] for i in range(len(words))],
-                panel=f"“{sentence.text}”",
-                xlabel="word",
-                ylabel="swapped with",
-                x=names,
-                y=names,
-                label="share by which the output changes",
-            )
-        )
-    return put_together(
-        figures,
-        caption="100 % is the mean squared distance between two other texts of that length.",
-        height=0.5,
-        title="How much swapping two words changes the output",
     )

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import torch
 
-from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns
+from clockhands.findings import SHARE, Finding, Reference, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bound_exactly, compute_jackknife_interval
 from clockhands.inspection.estimators.probes import (
     CrossValidation,
@@ -20,8 +20,8 @@ from clockhands.inspection.estimators.probes import (
     find_nearest_row,
     fit_network_r2,
 )
-from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure, make_untrained_reference
-from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure
+from clockhands.inspection.number_format import format_estimate, format_percent
 from clockhands.inspection.reading.capture import BATCH, FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
@@ -63,15 +63,11 @@ class _ProbeScores:
 
         It is cut at 0 and 1, and exact where every position of every text is read back, or none.
         """
-        intervals = [
-            compute_corrected_interval(shares_n, self.cross_validation.held_out_ratio)
-            for shares_n in self.shares_by_split
-        ]
-        cut = [(max(0.0, low), min(1.0, high)) for low, high in intervals]
-        return [
-            bound_exactly(interval, share, self.cross_validation.num_texts)
-            for interval, share in zip(cut, self.position_shares, strict=True)
-        ]
+        splits, intervals = self.cross_validation, []
+        for shares_n, share in zip(self.shares_by_split, self.position_shares, strict=True):
+            low, high = compute_corrected_interval(shares_n, splits.held_out_ratio)
+            intervals.append(bound_exactly((max(0.0, low), min(1.0, high)), share, splits.num_texts))
+        return intervals
 
 
 def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
@@ -133,26 +129,6 @@ def probe_positions(
     return torch.tensor([_count_hits(guess_NTT) for _, guess_NTT in predictions])
 
 
-def _fit_position_network(capture: Capture, layer: int) -> float:
-    """Return R² of the position from the states after a layer, by a network; the mean over ``NETWORKS`` splits.
-
-    ``layer`` is an index of ``Capture.hidden``: 0 is the embedding.
-    """
-    splits = draw_splits(capture)
-    states = capture.hidden[layer][: splits.num_texts, capture.measured_T].float()
-    positions = torch.arange(states.shape[1]).float()
-    scores = [
-        fit_network_r2(
-            states[fitted].flatten(0, 1),
-            positions.repeat(len(fitted)),
-            states[held_out].flatten(0, 1),
-            positions.repeat(len(held_out)),
-        )
-        for fitted, held_out in list(splits)[:NETWORKS]
-    ]
-    return sum(scores) / len(scores)
-
-
 def _probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor, " n"], ...]:
     """Probe the positions of every layer, split by split, when no layer adds its input to its output.
 
@@ -207,14 +183,15 @@ class Survival(Measure):
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
         chance = 1 / int(capture.measured_T.sum())
-        shares_by_split_without_residuals = _probe_without_residuals(subject, capture)
-        without_residuals = [float(shares_n.mean()) for shares_n in shares_by_split_without_residuals]
+        split_shares = _probe_without_residuals(subject, capture)
+        without_residuals = [float(shares_n.mean()) for shares_n in split_shares]
+        lows, highs = zip(*trained.position_intervals, strict=True)
         empty = [None] * len(trained.position_shares)
         columns: dict[str, Sequence[float | None]] = {  # saved tables keep these names, in which a token is a word
             "layer": range(len(trained.position_shares)),
             "position": trained.position_shares,
-            "from": [low for low, _ in trained.position_intervals],
-            "to": [high for _, high in trained.position_intervals],
+            "from": lows,
+            "to": highs,
             "word": trained.token_shares,
             "position, untrained": untrained.position_shares if untrained else empty,
             "word, untrained": untrained.token_shares if untrained else empty,
@@ -223,20 +200,31 @@ class Survival(Measure):
         return self.make_finding(
             _describe(trained, untrained, chance)
             + _describe_network(trained, capture, chance)
-            + _describe_without_residuals(
-                shares_by_split_without_residuals, trained.cross_validation.held_out_ratio, chance
-            ),
+            + _describe_without_residuals(split_shares, trained.cross_validation.held_out_ratio, chance),
             trained.position_shares[-1],
+            untrained=untrained.position_shares[-1] if untrained else None,
             unit=SHARE,
             interval=trained.position_intervals[-1],
-            references=(
-                Reference("chance", chance),
-                Reference("positions permuted", trained.permuted_share),
-                *make_untrained_reference(untrained.position_shares[-1] if untrained else None),
-            ),
-            light="info",
+            references=(Reference("chance", chance), Reference("positions permuted", trained.permuted_share)),
             table=Table.of(tuple(columns), list(zip(*columns.values(), strict=True))),
-            figure=_draw_figure(trained, untrained, chance, without_residuals),
+            figure=draw_columns(
+                "line",
+                range(len(trained.position_shares)),
+                {
+                    "position": trained.position_shares,
+                    "token": trained.token_shares,
+                    "position, untrained": untrained.position_shares if untrained else None,
+                    "position, residuals removed": without_residuals or None,
+                },
+                title="Position and token, read back from the states of every layer",
+                main="position",
+                reference=("position, untrained",),
+                intervals={"position": (lows, highs)},
+                levels={"chance": chance},
+                xlabel="layer (0: embedding)",
+                ylabel="share read back exactly",
+                ylim=(0.0, 1.02),
+            ),
             details={"permuted": trained.permuted_share, "texts fitted on": trained.cross_validation.fitted_texts},
         )
 
@@ -253,11 +241,11 @@ def _describe(trained: _ProbeScores, untrained: _ProbeScores | None, chance: flo
         if low > max(chance, trained.permuted_share)
         else "Whether any position can be read back after the last layer is undecided."
     )
+    share, interval = format_estimate(trained.position_shares[-1], low, high)
     return (
         f"The exact position is read back in {format_percent(trained.position_shares[0])} of cases after the "
-        f"embedding and in {format_percent(trained.position_shares[-1])} after the last layer (95 % interval "
-        f"{format_percent_range(low, high)}; chance {format_percent(chance)}; positions permuted "
-        f"{format_percent(trained.permuted_share)}{untrained_note}); the token in "
+        f"embedding and in {share} after the last layer ({interval}; chance {format_percent(chance)}; positions "
+        f"permuted {format_percent(trained.permuted_share)}{untrained_note}); the token in "
         f"{format_percent(trained.token_shares[0])} and {format_percent(trained.token_shares[-1])}. {conclusion} "
         f"Probes were fitted on {trained.cross_validation.fitted_texts:.0f} texts."
     )
@@ -267,8 +255,14 @@ def _describe_network(trained: _ProbeScores, capture: Capture, chance: float) ->
     """Say what a network reads back where the linear probe finds nothing; empty where it finds something."""
     if max(trained.position_shares) >= max(3 * chance, LEAST_LINEAR):
         return ""
-    layer = max(1, len(capture.hidden) - 2)
-    r2 = max(0.0, _fit_position_network(capture, layer))
+    layer, splits = max(1, len(capture.hidden) - 2), draw_splits(capture)
+    states = capture.hidden[layer][: splits.num_texts, capture.measured_T].float()
+    positions, scores = torch.arange(states.shape[1]).float(), []
+    for fitted, held_out in list(splits)[:NETWORKS]:
+        known = states[fitted].flatten(0, 1), positions.repeat(len(fitted))
+        asked = states[held_out].flatten(0, 1), positions.repeat(len(held_out))
+        scores.append(fit_network_r2(*known, *asked))
+    r2 = max(0.0, sum(scores) / len(scores))
     return (
         f" After layer {layer} a two-layer network, which is also given the length of each state less the mean, "
         f"predicts the position with R² {r2:.2f} (0: no better than the mean position)."
@@ -286,31 +280,6 @@ def _describe_without_residuals(
         return f"{start} {share} of positions are read back after the last layer."
     unsure = f"it is undecided whether any position can be read back after the last layer ({share}; chance"
     return f"{start} {unsure} {format_percent(chance)})."
-
-
-def _draw_figure(
-    trained: _ProbeScores, untrained: _ProbeScores | None, chance: float, without_residuals: list[float]
-) -> Figure:
-    """Draw the shares by layer."""
-    lows, highs = zip(*trained.position_intervals, strict=True)
-    return draw_columns(
-        "line",
-        range(len(trained.position_shares)),
-        {
-            "position": trained.position_shares,
-            "token": trained.token_shares,
-            "position, untrained": untrained.position_shares if untrained else None,
-            "position, residuals removed": without_residuals or None,
-        },
-        title="Position and token, read back from the states of every layer",
-        main="position",
-        reference=("position, untrained",),
-        intervals={"position": (lows, highs)},
-        levels={"chance": chance},
-        xlabel="layer (0: embedding)",
-        ylabel="share read back exactly",
-        ylim=(0.0, 1.02),
-    )
 
 
 def estimate_position_share(states_NTD: Float[Tensor, "N T D"]) -> float:
@@ -402,8 +371,7 @@ class StateShare(Measure):
             shares[-1],
             unit=SHARE,
             interval=interval,
-            references=make_untrained_reference(untrained[-1] if untrained is not None else None),
-            light="info",
+            untrained=untrained[-1] if untrained is not None else None,
             table=Table.of(
                 ("layer", "share", "stable rank of the mean positions", "untrained"),
                 [
@@ -427,7 +395,10 @@ class StateShare(Measure):
 
 def _describe_share(shares: list[float], interval: tuple[float, float] | None, untrained: list[float] | None) -> str:
     """Say what position accounts for; after the last layer it is undecided where the interval holds 0."""
-    notes = [f"95 % interval {format_percent_range(*interval)}"] if interval else []
+    last, notes = format_percent(shares[-1]), []
+    if interval:
+        last, numbers = format_estimate(shares[-1], *interval)
+        notes.append(numbers)
     notes += [f"untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])}"] if untrained else []
     note = f" ({'; '.join(notes)})" if notes else ""
     peak = max(range(len(shares)), key=shares.__getitem__)
@@ -436,6 +407,6 @@ def _describe_share(shares: list[float], interval: tuple[float, float] | None, u
     )
     return (
         f"Position accounts for {format_percent(shares[0])} of the variance of the states after the embedding and for "
-        f"{format_percent(shares[-1])} after the last layer{note}; the largest share is "
+        f"{last} after the last layer{note}; the largest share is "
         f"{format_percent(shares[peak])}, after {f'layer {peak}' if peak else 'the embedding'}.{undecided}"
     )

@@ -10,7 +10,7 @@ import torch
 from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
 from clockhands.inspection.measures.order import bootstrap_change
-from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.number_format import format_estimate
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
@@ -54,29 +54,27 @@ class SwappedWords(Measure):
         reason = _find_fault(subject, swaps, is_english=own is None)
         if reason:
             return self.skip(reason)
-        origin = "its training text" if reading.texts is None else "the given text"
-        return self._compare(subject, swaps, "English sentences" if own is None else f"sentences of {origin}")
-
-    def _compare(self, subject: Subject, swaps: Sequence[Swap], sentences: str) -> Finding:
-        """Compare the mean outputs of the sentences before and after; ``sentences`` is what the verdict calls them."""
+        sentences = "sentences of its training text" if reading.texts is None else "sentences of the given text"
+        if own is None:
+            sentences = "English sentences"
         before_ND = compute_mean_states(subject, [(swap.before, swap.source) for swap in swaps])
         after_ND = compute_mean_states(subject, [(swap.after, swap.source or swap.before) for swap in swaps])
         distance = measure_squared_distance(before_ND)
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
         change_N = divide_by_distance((after_ND - before_ND).square().sum(-1), distance)
-        value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
-        changes = value > LEAST_CHANGE
+        value, interval = float(change_N.mean()), bootstrap_change(change_N)
+        share, numbers = format_estimate(value, *interval)
+        changes, units = value > LEAST_CHANGE, _name_units(swaps)
         verdict = (
-            f"In {len(swaps)} {sentences}, swapping {_name_units(swaps)} changes the mean of the output by "
-            f"{format_percent(value)} of the squared distance between two sentences (95 % interval "
-            f"{format_percent_range(low, high)}; 0 for a model that ignores order)."
+            f"In {len(swaps)} {sentences}, swapping {units} changes the mean of the output by {share} of the squared "
+            f"distance between two sentences ({numbers}; 0 for a model that ignores order)."
         )
         return self.make_finding(
-            verdict if changes else f"Swapping {_name_units(swaps)} does not change the mean of the output.",
+            verdict if changes else f"Swapping {units} does not change the mean of the output.",
             value,
             unit=SHARE,
-            interval=(low, high),
+            interval=interval,
             references=(Reference("order ignored", 0.0), Reference("another sentence", 1.0)),
             light="good" if changes else "bad",
             table=Table.of(

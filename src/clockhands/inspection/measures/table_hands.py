@@ -101,10 +101,14 @@ class TableHands(Measure):
         lines = find_lines(rows_ND)
         slow_share = _compute_slow_share(rows_ND, lines)
         hands = [(line.period, _compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
+        verdict = describe_lines(lines, len(rows_ND), slow_share) + _describe_untold(rows_ND, lines)
+        low_D, high_D = rows.added_ND.aminmax(dim=0)
+        resting = int((low_D == high_D).sum())
+        if resting:
+            verb = "is" if resting == 1 else "are"
+            verdict += f" {resting} of {len(low_D)} columns {verb} at rest: the same in every row."
         return self.make_finding(
-            describe_lines(lines, len(rows_ND), slow_share)
-            + _describe_untold(rows_ND, lines)
-            + _describe_resting(rows.added_ND),
+            verdict,
             float(len(lines.rotating)),
             references=(Reference("smooth surrogates", lines.by_chance),) if lines.surrogates else (),
             unit="hands",
@@ -209,17 +213,32 @@ def _describe_untold(rows_ND: Array, lines: TableLines) -> str:
     return sentence if untold else ""
 
 
-def _describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
-    """Say how many columns are the same in every row; empty where none is."""
-    low_D, high_D = added_ND.aminmax(dim=0)
-    resting, width = int((low_D == high_D).sum()), added_ND.shape[1]
-    verb = "is" if resting == 1 else "are"
-    return f" {resting} of {width} columns {verb} at rest: the same in every row." if resting else ""
-
-
 def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
     """Say which hands were found in so many rows of a table, and how much of it moves too slowly to be judged."""
-    sentences = _describe_rotating(lines) + _describe_varying(lines.rotating, num_rows)
+    if lines.rotating:
+        hands = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
+        speed = "" if any(line.parts for line in lines.rotating) else " at constant speed"
+        lowest, surrogates = min(line.agreement for line in lines.rotating), ""
+        if lines.surrogates:
+            surrogates = f"; lines in {lines.surrogates} tables of smooth noise: at most {lines.best_surrogate:.2f}"
+        sentences = (
+            f"{hands}{speed}, once in {_list_periods(lines.rotating)} tokens (agreement of the first and the last "
+            f"three quarters of the rows: at least {lowest:.2f}{surrogates})."
+        )
+    else:
+        best = f" (best agreement {lines.best_other:.2f}; {lines.needed:.2f} needed)" if lines.best_other > 0 else ""
+        sentences = f"No hand of {TURNS[lines.least_turns]} or more was found in the table{best}."
+    varying: dict[str, list[str]] = {}
+    for line in lines.rotating:
+        if line.parts:
+            shortest, longest = _find_period_range(line)
+            varying.setdefault(_find_variation(line, num_rows), []).append(f"{shortest:.1f} to {longest:.1f}")
+    for quantity, ranges in varying.items():
+        whose = f"Its {quantity} varies"
+        if len(lines.rotating) > 1:
+            whose = f"The {quantity} of {len(ranges)} of them varies"
+        consist = "it consists" if len(ranges) == 1 else "they consist"
+        sentences += f" {whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens."
     if lines.oscillating:
         count = len(lines.oscillating)
         swings = "One spectral line swings" if count == 1 else f"{count} spectral lines swing"
@@ -229,40 +248,6 @@ def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
             f" {format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
             f"tokens; {num_rows} rows are too few to tell whether that turns."
         )
-    return sentences
-
-
-def _describe_rotating(lines: TableLines) -> str:
-    """Say how many hands turn, how fast, and what they were compared with."""
-    if not lines.rotating:
-        best = f" (best agreement {lines.best_other:.2f}; {lines.needed:.2f} needed)" if lines.best_other > 0 else ""
-        return f"No hand of {TURNS[lines.least_turns]} or more was found in the table{best}."
-    hands = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
-    lowest = min(line.agreement for line in lines.rotating)
-    surrogates = (
-        f"; lines in {lines.surrogates} tables of smooth noise: at most {lines.best_surrogate:.2f}"
-        if lines.surrogates
-        else ""
-    )
-    speed = "" if any(line.parts for line in lines.rotating) else " at constant speed"
-    return (
-        f"{hands}{speed}, once in {_list_periods(lines.rotating)} tokens (agreement of the first and the last three "
-        f"quarters of the rows: at least {lowest:.2f}{surrogates})."
-    )
-
-
-def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
-    """Say which hands change their speed or their size, and which lines each is made of; empty where none does."""
-    varying: dict[str, list[str]] = {}
-    for line in hands:
-        if line.parts:
-            periods = "{:.1f} to {:.1f}".format(*_find_period_range(line))
-            varying.setdefault(_find_variation(line, num_rows), []).append(periods)
-    sentences = ""
-    for quantity, ranges in varying.items():
-        whose = f"Its {quantity} varies" if len(hands) == 1 else f"The {quantity} of {len(ranges)} of them varies"
-        consist = "it consists" if len(ranges) == 1 else "they consist"
-        sentences += f" {whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens."
     return sentences
 
 
@@ -325,31 +310,30 @@ def draw_hands(hands: list[tuple[float, Tensor]]) -> Figure | None:
     """
     if not hands:
         return None
-    ordered = sorted(hands, key=lambda hand: hand[0])
+    panels, ordered = [], sorted(hands, key=lambda hand: hand[0])
+    for period, orbit_N2 in ordered[:: math.ceil(len(ordered) / MOST_ORBITS)]:
+        steps = min(len(orbit_N2), 1 + math.ceil(2 * period))  # two turns at most
+        rows = range(0, steps, max(1, math.ceil(steps / MOST_DOTS)))
+        points = orbit_N2[list(rows)]
+        edge = 1.08 * float(points.abs().max())
+        panels.append(
+            Panel(
+                (
+                    make_mark("line", points[:, 0], points[:, 1], emphasis="main"),
+                    make_mark("points", points[:, 0], points[:, 1], names=tuple(f"position {row + 1}" for row in rows)),
+                ),
+                title=f"{period:,.1f} tokens per turn",
+                xlabel="along the hand's first axis",
+                ylabel="along its second axis",
+                xlim=(-edge, edge),
+                ylim=(-edge, edge),
+                equal=True,
+            )
+        )
     return Figure(
-        tuple(_draw_orbit(*hand) for hand in ordered[:: math.ceil(len(ordered) / MOST_ORBITS)]),
+        tuple(panels),
         caption=f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position.",
         columns=2,
         height=1.0,
         title="The path of single hands, position by position",
-    )
-
-
-def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:
-    """Draw one hand for two turns at most."""
-    steps = min(len(orbit_N2), 1 + math.ceil(2 * period))
-    rows = range(0, steps, max(1, math.ceil(steps / MOST_DOTS)))
-    points = orbit_N2[list(rows)]
-    edge = 1.08 * float(points.abs().max())
-    return Panel(
-        (
-            make_mark("line", points[:, 0], points[:, 1], emphasis="main"),
-            make_mark("points", points[:, 0], points[:, 1], names=tuple(f"position {row + 1}" for row in rows)),
-        ),
-        title=f"{period:,.1f} tokens per turn",
-        xlabel="along the hand's first axis",
-        ylabel="along its second axis",
-        xlim=(-edge, edge),
-        ylim=(-edge, edge),
-        equal=True,
     )

@@ -115,10 +115,13 @@ class TableSimilarity(Measure):
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = _compute_monotonicity(mean_cosines_R)
-        neighbours = format_decimal(float(mean_cosines_R[0]))
+        neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
+        explained = f"Distance alone explains {share} of the variance of the similarities"
+        if value <= high:
+            explained = f"No effect of distance on the similarities was found: it explains {share} of their variance"
         return self.make_finding(
-            f"{_describe_share(value, low, high)}; neighbours have cosine {neighbours}, and similarity "
-            f"{_describe_trend(monotonicity)} with distance up to half the length."
+            f"{explained} (rows shuffled {format_percent_range(low, high)}); neighbours have cosine {neighbours}, "
+            f"and similarity {_describe_trend(monotonicity)} with distance up to half the length."
             f"{_describe_rank(rows.centred_ND)}",
             value,
             unit=SHARE,
@@ -138,19 +141,6 @@ def _describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
         return ""
     directions = "1 direction" if count == 1 else f"{count} directions"
     return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
-
-
-def _describe_share(value: float, low: float, high: float) -> str:
-    """Say what distance explains of the similarities, if more than of those of shuffled rows (``low`` to ``high``)."""
-    if value <= high:
-        return (
-            f"No effect of distance on the similarities was found: it explains {format_percent(value)} of their "
-            f"variance (rows shuffled {format_percent_range(low, high)})"
-        )
-    return (
-        f"Distance alone explains {format_percent(value)} of the variance of the similarities (rows shuffled "
-        f"{format_percent_range(low, high)})"
-    )
 
 
 def _describe_trend(correlation: float) -> str:
