@@ -33,8 +33,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from clockhands.attention.install import NAME
 from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.extension import apply, choose_lengths, list_methods, measure
-from clockhands.extension.attention_methods import Method
 from clockhands.extension.choose import choose_method
+from clockhands.extension.methods import Method
 from clockhands.extension.reading import measure_losses, split_stream
 from clockhands.extension.retrieval import TASKS, choose_writing, measure_retrieval
 from clockhands.extension.trial import cut_trial_texts

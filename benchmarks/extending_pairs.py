@@ -29,10 +29,9 @@ from timing import report
 from clockhands.data import open_corpus
 from clockhands.extension import Tuning, apply, encode_text, list_methods, measure, tune
 from clockhands.extension.archive import Archive, hash_weights
-from clockhands.extension.attention_methods import Method
 from clockhands.extension.choose import GUARD, choose_judged_tail, choose_method
 from clockhands.extension.measure import choose_lengths
-from clockhands.extension.methods import can_write, find_rope
+from clockhands.extension.methods import Method, can_write, find_rope
 from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
 from clockhands.files import write_text

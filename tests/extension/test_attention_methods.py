@@ -9,9 +9,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, SmolLM3Config
 
-from clockhands.extension.attention_methods import Method, find_refusal, lay_scheme, list_attention_methods
 from clockhands.extension.choose import Judged, list_able
-from clockhands.extension.methods import apply, can_write, explain_left_out, list_methods
+from clockhands.extension.methods import (
+    Method,
+    apply,
+    can_write,
+    explain_left_out,
+    find_refusal,
+    lay_scheme,
+    list_attention_methods,
+    list_methods,
+)
 from clockhands.extension.retrieval import can_branch
 from clockhands.models import open_language_model
 from tests.extension.test_choose import make_judged
@@ -95,5 +103,5 @@ def test_what_plain_transformers_cannot_open_is_judged_and_not_chosen(tmp_path: 
     assert {method.name for method in list_methods(model, LENGTH, LONG) if not can_write(model, method)} == set(METHODS)
     plain, best = make_judged("none", 3.0, 0.0), make_judged("rerope", 2.0, 0.0)
     unwritten = Judged(best.method, best.drift, None, best.cost, best.short_loss, writable=False)
-    assert list_able([plain, unwritten], 32) == [plain] and list_able([plain, best], 32)[0] is best
-    assert np.isfinite(unwritten.compute_long_loss(32))
+    assert list_able([plain, unwritten]) == [plain] and list_able([plain, best])[0] is best
+    assert np.isfinite(unwritten.long_loss)

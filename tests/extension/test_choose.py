@@ -10,12 +10,12 @@ import pytest
 
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.archive import Archive
-from clockhands.extension.attention_methods import Method
-from clockhands.extension.card import write_card
 from clockhands.extension.choice_findings import describe_choice, make_choice_finding, make_trial_finding
 from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, choose_method, list_able, measure_lags
+from clockhands.extension.methods import Method
 from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
+from clockhands.extension.write import write_card
 from clockhands.findings import Findings
 from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
@@ -53,21 +53,21 @@ def test_of_what_passes_the_guard_the_least_behind_in_what_it_does_worse_is_chos
     rivals: list[tuple[str, float, float]], chosen: str
 ) -> None:
     judged = [make_judged("none", 3.0, 0.0), *(make_judged(*rival) for rival in rivals)]
-    assert _pick(judged, 32, ("recall",)).method.name == chosen
+    assert _pick(judged).method.name == chosen
 
 
 def test_a_cache_counts_where_it_is_worse_and_among_equals_the_least_dependent_is_chosen() -> None:
     """What reads best in one pass loses a third of that by its cache; then it is no better than what never depends."""
     plain, steady = make_judged("none", 3.0, 0.0), make_judged("steady", 2.0, 0.0)
     grows = replace(make_judged("grows", 1.9, 0.0), dependence=2)
-    assert _pick([plain, steady, grows], 32, ("recall",)) is grows
+    assert _pick([plain, steady, grows]) is grows
     by_cache = replace(grows, cached=make_judged("grows", 2.5, 0.0).drift)
-    assert _pick([plain, steady, by_cache], 32, ("recall",)) is steady
+    assert _pick([plain, steady, by_cache]) is steady
     forgets = replace(grows, cached=grows.drift, cached_retrieval=make_judged("", 1.9, 0.0, rank=0.5).retrieval)
-    assert _pick([plain, steady, forgets], 32, ("recall",)) is steady
+    assert _pick([plain, steady, forgets]) is steady
     for loss, chosen in ((1.9985, "steady"), (1.99, "grows")):
         near = replace(make_judged("grows", loss, 0.0), dependence=2, cached=make_judged("", loss, 0.0).drift)
-        assert _pick([plain, near, steady], 32, ("recall",)).method.name == chosen
+        assert _pick([plain, near, steady]).method.name == chosen
     made = make_choice_finding(Choice(32, 64, {"none": (3.0, 8)}, (plain, steady, by_cache), by_cache, ()))
     assert "is 1.900 in one pass, and 2.500 where it reads 32 tokens and goes on by its cache" in made.verdict
     column = list(made.table.columns).index("loss at 64, by cache")
@@ -96,7 +96,7 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
     names = [entry.method.name for entry in choice.judged]
     assert names[0] == "none" and names[-1] == "searched" and len(choice.tried) == 18
     assert all(entry.passes for entry in choice.judged if entry.cost is None or entry.cost.value == 0)
-    able = list_able(choice.judged, 64)
+    able = list_able(choice.judged)
     asked = [entry.method.name for entry in able if entry.method.name != "none"][:MOST_ASKED]
     measured = [entry.method.name for entry in choice.judged if entry.retrieval is not None]
     assert measured == [name for name in names if name in ("none", *asked)], "recall, where it can decide"

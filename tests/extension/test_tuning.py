@@ -12,8 +12,8 @@ import torch
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import Tuning, tune, tuning
-from clockhands.extension.choice_findings import Tuned, make_tuning_finding
 from clockhands.extension.reading import Drift
+from clockhands.extension.tuning import Tuned, make_tuning_finding
 from clockhands.models import LanguageModel, open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, save_model

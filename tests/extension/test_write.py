@@ -13,10 +13,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import apply, list_engine_lines, list_methods, write, write_extended
-from clockhands.extension.card import make_cache_finding
-from clockhands.extension.choose import Judged, Setting, judge
+from clockhands.extension.choose import Judged, judge
 from clockhands.extension.methods import find_dependence
 from clockhands.extension.reading import Drift, cut_texts
+from clockhands.extension.trial import Setting
+from clockhands.extension.write import make_cache_finding
 from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
 

@@ -26,9 +26,8 @@ from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.data import open_corpus
 from clockhands.extension import Tuning, apply, choose_lengths, encode_text, list_methods, measure, tune
 from clockhands.extension.archive import hash_weights
-from clockhands.extension.attention_methods import Method
 from clockhands.extension.measure import Measurement
-from clockhands.extension.methods import find_rope, make_longrope
+from clockhands.extension.methods import Method, find_rope, make_longrope
 from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream
 from clockhands.files import write_text
 from clockhands.models import LanguageModel, open_language_model

@@ -41,7 +41,7 @@ class Archive:
             return
         try:
             read = json.loads(path.read_text("utf8"))
-            sound = read["digest"] == _hash_results(read["signature"], read["results"])
+            sound = read["digest"] == _hash_text(json.dumps([read["signature"], read["results"]]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             sound = False
         if not sound:
@@ -54,7 +54,7 @@ class Archive:
         if key not in self.results:
             self.results[key] = json.loads(json.dumps(measure(), default=lambda array: array.tolist()))
             if self.path is not None:
-                digest = _hash_results(self.signature, self.results)
+                digest = _hash_text(json.dumps([self.signature, self.results]))
                 kept = {"signature": self.signature, "results": self.results, "digest": digest}
                 write_text(self.path, json.dumps(kept))
         return self.results[key]
@@ -70,16 +70,14 @@ class Archive:
 
     def keep_retrieval(self, key: str, measure: Callable[[], Retrieval]) -> Retrieval:
         """Do as ``keep`` with a ``Retrieval``."""
-        kept = self.keep(f"{key}/retrieval", lambda: asdict(measure()))
-        arrays = {
-            name: {task: np.array(rows) for task, rows in kept[name].items()}
-            for name in ("ranks", "control", "by_depth")
-        }
-        return Retrieval(tuple(kept["lengths"]), **arrays, questions=kept["questions"], writing=kept["writing"])
+        kept = dict(self.keep(f"{key}/retrieval", lambda: asdict(measure())))
+        for name in ("ranks", "control", "by_depth"):
+            kept[name] = {task: np.array(rows) for task, rows in kept[name].items()}
+        return Retrieval(**{**kept, "lengths": tuple(kept["lengths"])})
 
 
-def _hash_results(signature: str, results: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps([signature, results]).encode(), digest_size=16).hexdigest()
+def _hash_text(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any]) -> str:
@@ -88,20 +86,16 @@ def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any
     ``settings``: whatever else results depend on, such as the trained length; written as JSON. Where the model lies is
     left out: the same model in another folder gives the same results.
     """
-    tokenizer = hashlib.blake2b(json.dumps(model.tokenizer.get_vocab(), sort_keys=True).encode(), digest_size=8)
-    return json.dumps(
-        {
-            "version": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "device": model.device.type,
-            "weights": hash_weights(model),
-            "tokenizer": tokenizer.hexdigest(),
-            "text": hashlib.blake2b(stream.tobytes(), digest_size=8).hexdigest(),
-            **settings,
-        },
-        sort_keys=True,
-    )
+    parts = {
+        "version": __version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": model.device.type,
+        "weights": hash_weights(model),
+        "tokenizer": _hash_text(json.dumps(model.tokenizer.get_vocab(), sort_keys=True)),
+        "text": hashlib.blake2b(stream.tobytes(), digest_size=8).hexdigest(),
+    }
+    return json.dumps({**parts, **settings}, sort_keys=True)
 
 
 def hash_weights(model: LanguageModel) -> str:
@@ -109,20 +103,18 @@ def hash_weights(model: LanguageModel) -> str:
 
     Weights that stay in files of no known folder, those of a name on the hub, count by that name and its commit.
     """
-    digest = hashlib.blake2b(digest_size=16)
+    digest, folder = hashlib.blake2b(digest_size=16), Path(model.source)
     raw = {key: value for key, value in model.model.config.to_dict().items() if key not in ELSEWHERE}
     digest.update(json.dumps(raw, sort_keys=True, default=str).encode())
-    folder = Path(model.source)
-    if is_streamed(model.model) and not folder.is_dir():
-        digest.update(f"{model.source} {getattr(model.model.config, '_commit_hash', None)}".encode())
-        return digest.hexdigest()
-    if is_streamed(model.model):
+    if not is_streamed(model.model):
+        for name, weight in sorted(model.model.state_dict().items()):
+            flat = weight.detach().cpu().contiguous().reshape(-1)
+            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+            digest.update(memoryview(flat.view(torch.uint8).numpy()))
+    elif folder.is_dir():
         for path in list_weight_files(folder, read_configuration(folder)):
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "blake2b").digest())
-        return digest.hexdigest()
-    for name, weight in sorted(model.model.state_dict().items()):
-        flat = weight.detach().cpu().contiguous().reshape(-1)
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        digest.update(memoryview(flat.view(torch.uint8).numpy()))
+    else:
+        digest.update(f"{model.source} {getattr(model.model.config, '_commit_hash', None)}".encode())
     return digest.hexdigest()

@@ -10,20 +10,20 @@ from clockhands import __version__
 from clockhands.attention import is_installed
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive, make_signature
-from clockhands.extension.card import make_cache_finding, make_engine_finding, write_card
-from clockhands.extension.choice_findings import (
-    compare_tuned,
-    make_choice_finding,
-    make_trial_finding,
-    make_tuning_finding,
-    measure_short,
-)
-from clockhands.extension.choose import Choice, choose_method
+from clockhands.extension.choice_findings import make_choice_finding, make_trial_finding
+from clockhands.extension.choose import Choice, choose_method, measure_short
 from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, find_dependence, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text, split_stream
-from clockhands.extension.tuning import Tuning, tune
-from clockhands.extension.write import publish, stage, write_checked
+from clockhands.extension.tuning import Tuning, compare_tuned, make_tuning_finding, tune
+from clockhands.extension.write import (
+    make_cache_finding,
+    make_engine_finding,
+    publish,
+    stage,
+    write_card,
+    write_checked,
+)
 from clockhands.findings import Finding, Findings
 from clockhands.models import LanguageModel, is_run
 from clockhands.progress import CountProgress, ignore_count
@@ -66,8 +66,7 @@ class Plan:
 
 def measure_only(model: LanguageModel, plan: Plan, progress: CountProgress = ignore_count) -> Findings:
     """Measure how far a model reads as it is, and return the findings. Raises what ``measure`` raises."""
-    stream = encode_text(model, plan.documents)
-    return _gather(model, plan, _measure(model, stream, plan, None, progress), (), {})
+    return _gather(model, plan, _measure(model, encode_text(model, plan.documents), plan, None, progress), (), {})
 
 
 def extend(
@@ -103,8 +102,13 @@ def extend(
         evaluations=plan.evaluations, learned=measurement.usable.learned, seed=plan.seed, archive=archive,
         progress=progress,
     )  # fmt: skip
+    made = [make_choice_finding(choice), make_trial_finding(choice)]
+    facts: dict[str, str] = {}
     with stage(folder) as place:
-        made, facts = _write(model, choice, streams, plan, place, folder, signature, progress)
+        if plan.tuning is not None or choice.chosen is not choice.judged[0]:
+            written, fact = _write(model, choice, streams, plan, place, folder / TUNING, signature, progress)
+            made += written
+            facts = {"written": f"{folder}; {fact}"}
         findings = _gather(model, plan, measurement, made, facts)
         if facts:
             write_card(findings, choice, model.source, place)
@@ -126,36 +130,34 @@ def _measure(
 
 
 def _write(
-    model: LanguageModel, choice: Choice, streams: Sequence[Stream], plan: Plan, place: Path, folder: Path,
+    model: LanguageModel, choice: Choice, streams: Sequence[Stream], plan: Plan, place: Path, checkpoint: Path,
     signature: str, progress: CountProgress,
-) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
-    """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
-    chosen, tuning = choice.chosen, plan.tuning
-    made = [make_choice_finding(choice), make_trial_finding(choice)]
-    if tuning is None and chosen is choice.judged[0]:
-        return made, {}
+) -> tuple[list[Finding], str]:  # fmt: skip
+    """Train the chosen model if that is asked for, write it, and return findings of it and how near it is as text."""
+    chosen, tuning, trained, longest = choice.chosen, plan.tuning, choice.trained, choice.longest
+    made = []
     if tuning is None:
-        written = write_checked(model, chosen.method, choice.trained, choice.longest, place)
+        written = write_checked(model, chosen.method, trained, longest, place)
     else:
-        short_N = measure_short(model, streams[1], choice.trained, plan.texts)
+        short_N = measure_short(model, streams[1], trained, plan.texts)
         with apply(model, chosen.method) as extended:
             steps = tune(
-                extended, streams[0], tuning, choice.trained, choice.longest, checkpoint=folder / TUNING,
+                extended, streams[0], tuning, trained, longest, checkpoint=checkpoint,
                 signature=f"{signature} {tuning} {chosen.method}", progress=progress,
             )  # fmt: skip
-            tuned = compare_tuned(extended, chosen, short_N, streams[1], choice, steps, plan.texts)
+            tuned = compare_tuned(extended, chosen, short_N, streams[1], steps, plan.texts)
             made.append(make_tuning_finding(tuned, tuning))
-            written = write_checked(model, chosen.method, choice.trained, choice.longest, place, tuned=extended)
+            written = write_checked(model, chosen.method, trained, longest, place, tuned=extended)
             chosen = replace(chosen, drift=tuned.drift, cached=tuned.cached)
     ours, dependence = is_run(model.source), find_dependence(model, chosen.method)
     if model.mask_id is None:
         made.append(make_cache_finding(written, chosen, choice.judged[0], ours=ours, dependence=dependence))
     if not ours:
         made.append(make_engine_finding(place, dependence))
-    near = f"in one pass over {written.longest:,} tokens its logits differ by at most {written.error:.1g}"
+    near = f"in one pass over {longest:,} tokens its logits differ by at most {written.error:.1g}"
     if written.steps:
         near += f", in {written.steps} steps by its cache by at most {written.step_error:.1g},"
-    return made, {"written": f"{folder}; {near} from those that were judged"}
+    return made, f"{near} from those that were judged"
 
 
 def _gather(

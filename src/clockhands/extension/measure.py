@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +29,15 @@ from clockhands.findings import (
 )
 from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.shapes import Float
 
 DRIFT_MARGIN = 0.05
 """Nats per token that a length may cost over the best shorter one; set before anything is measured."""
 KEPT = 0.75
 """The share of its lead over chance that a task has to keep: a model that misses two depths of five keeps less."""
 ALPHA = 0.05
+SHORTEST = 16
+"""Tokens of the shortest text: a fact and its question with some context."""
+DETAILS = {"group": "As it is"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,6 @@ class _Rung:
         length: tokens.
         drift: the loss less that of the reference length, paired; None at the reference, below it, and where the model
             cannot read so far.
-        ranks: of each task that the model has learned, the mean rank less that of its reference length.
         holds: whether drift and every learned task are shown to hold here.
         shown_not: whether one of them is shown not to hold; where neither is, more texts are needed.
         reason: why it does not hold; empty where it does.
@@ -54,10 +55,9 @@ class _Rung:
 
     length: int
     drift: Difference | None
-    ranks: Mapping[str, Difference]
     holds: bool
     shown_not: bool
-    reason: str = ""
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -87,102 +87,55 @@ def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float
     best trained length is not shown to be above chance.
     """
     lengths = drift.lengths
-    learned = tuple(task for task in retrieval.ranks if _is_learned(retrieval, task, trained))
-    level = ALPHA / (1 + len(learned))
-    reference = _find_best(drift.losses_NR, lengths, trained, smallest=True)
-    changes = _compare(drift.losses_NR, reference, level)
-    by_task = {}
-    for task in learned:
-        ranks_NR = retrieval.ranks[task]
-        best = _find_best(ranks_NR, lengths, trained, smallest=False)
-        allowed = (1 - KEPT) * (float(ranks_NR[:, best].mean()) - CHANCE)
-        by_task[task] = (_compare(ranks_NR, best, level), allowed)
+    inside_R = np.array(lengths) <= trained
+    learned = tuple(task for task in retrieval.ranks if _is_learned(retrieval, task, inside_R))
+    # Ranks are judged as losses are, with the other sign: what rises is worse.
+    scores = {"": drift.losses_NR, **{task: -retrieval.ranks[task] for task in learned}}
+    level = ALPHA / len(scores)
+    best, rises, allowed = {}, {}, {}
+    for task, scores_NR in scores.items():
+        means_R = scores_NR.mean(0)
+        best[task] = int(np.where(inside_R & ~np.isnan(means_R), means_R, np.inf).argmin())
+        allowed[task] = (1 - KEPT) * (-float(means_R[best[task]]) - CHANCE) if task else margin
+        longer = [place for place in range(best[task] + 1, len(lengths)) if not np.isnan(means_R[place])]
+        # The texts are the sample: each is a row of one item.
+        theirs = [scores_NR[:, [best[task]]]] * len(longer)
+        found = compare_with_baseline([scores_NR[:, [place]] for place in longer], theirs, level) if longer else []
+        rises[task] = dict(zip(longer, found, strict=True))
     rungs = []
     for place, length in enumerate(lengths):
-        faults = list(_find_faults(drift, retrieval, place, changes, by_task, margin))
-        rungs.append(
-            _Rung(
-                length,
-                changes.get(place),
-                {task: gaps[place] for task, (gaps, _) in by_task.items() if place in gaps},
-                not faults,
-                any(shown for _, shown in faults),
-                "; ".join(reason for reason, _ in faults),
-            )
-        )
+        unread = bool(np.isnan(drift.losses_NR[:, place]).any())
+        faults = ["it cannot be read"] if unread else []
+        shown_not = unread
+        for task in () if unread else scores:  # a length too short for the facts of a task has no rise
+            rise = rises[task].get(place)
+            if rise is None or rise.inner[1] < allowed[task]:
+                continue
+            shown = rise.low > allowed[task]
+            shown_not = shown_not or shown
+            number = rise.value if shown else rise.inner[1]
+            if task:
+                faults.append(f"{task} {'falls by' if shown else 'may fall by up to'} {number:.2f} of rank")
+            else:
+                faults.append(f"the loss {'rises by' if shown else 'may rise by up to'} {number:+.3f} nats")
+        rungs.append(_Rung(length, rises[""].get(place), not faults, shown_not, "; ".join(faults)))
     failing = next((rung for rung in rungs if not rung.holds), None)
     usable = [rung.length for rung in rungs if failing is None or rung.length < failing.length]
     undecided = failing is not None and not failing.shown_not
-    return _Usable(usable[-1] if usable else 0, tuple(rungs), learned, lengths[reference], undecided)
+    return _Usable(usable[-1] if usable else 0, tuple(rungs), learned, lengths[best[""]], undecided)
 
 
-def _is_learned(retrieval: Retrieval, task: str, trained: int) -> bool:
+def _is_learned(retrieval: Retrieval, task: str, inside_R: np.ndarray) -> bool:
     """Whether the rank is shown to be above chance at one of the trained lengths, by one-sided t intervals.
 
     The standard error is no smaller than that of ranks drawn evenly, which a few texts with like ranks would pretend.
     """
-    least = np.sqrt(1 / 12 / max(retrieval.questions.get(task, 0), len(retrieval.ranks[task])))
-    within = [place for place, length in enumerate(retrieval.lengths) if length <= trained]
-    for place in within:
-        ranks_N = retrieval.ranks[task][:, place]
-        if np.isnan(ranks_N).any():
-            continue
-        error = max(float(ranks_N.std(ddof=1)) / np.sqrt(len(ranks_N)), least)
-        reach = float(stats.t.ppf(1 - ALPHA / max(len(within) * len(retrieval.ranks), 1), len(ranks_N) - 1)) * error
-        if float(ranks_N.mean()) - reach > CHANCE:
-            return True
-    return False
-
-
-def _find_best(scores_NR: Float[np.ndarray, "N R"], lengths: Sequence[int], trained: int, *, smallest: bool) -> int:
-    """Return the place of the best mean among the trained lengths that could be read."""
-    means_R = scores_NR.mean(0) if smallest else -scores_NR.mean(0)
-    inside_R = np.array([length <= trained for length in lengths]) & ~np.isnan(means_R)
-    return int(np.where(inside_R, means_R, np.inf).argmin())
-
-
-def _compare(scores_NR: Float[np.ndarray, "N R"], reference: int, level: float) -> dict[int, Difference]:
-    """Return the paired difference of every longer length from the reference, with simultaneous intervals.
-
-    The texts are the sample: each is a row of one item.
-    """
-    places = [place for place in range(reference + 1, scores_NR.shape[1]) if not np.isnan(scores_NR[:, place]).any()]
-    if not places:
-        return {}
-    ours = [scores_NR[:, [place]] for place in places]
-    return dict(zip(places, compare_with_baseline(ours, [scores_NR[:, [reference]]] * len(places), level), strict=True))
-
-
-def _find_faults(
-    drift: Drift,
-    retrieval: Retrieval,
-    place: int,
-    changes: Mapping[int, Difference],
-    by_task: Mapping[str, tuple[dict[int, Difference], float]],
-    margin: float,
-) -> list[tuple[str, bool]]:
-    """Return what does not hold at a length, and whether that is shown."""
-    if np.isnan(drift.losses_NR[:, place]).any():
-        return [("it cannot be read", True)]
-    faults = []
-    change = changes.get(place)
-    if change is not None and not change.inner[1] < margin:
-        shown = change.low > margin
-        rise = f"rises by {change.value:+.3f}" if shown else f"may rise by up to {change.inner[1]:+.3f}"
-        faults.append((f"the loss {rise} nats", shown))
-    for task, (gaps, allowed) in by_task.items():
-        if np.isnan(retrieval.ranks[task][:, place]).any():
-            continue  # too short for the facts of the task
-        gap = gaps.get(place)
-        if gap is not None and not gap.inner[0] > -allowed:
-            shown = gap.high < -allowed
-            fall = f"falls by {-gap.value:.2f}" if shown else f"may fall by up to {-gap.inner[0]:.2f}"
-            faults.append((f"{task} {fall} of rank", shown))
-    return faults
-
-
-SHORTEST = 16
-"""Tokens of the shortest text: a fact and its question with some context."""
+    ranks_NR = retrieval.ranks[task][:, inside_R]
+    texts, within = ranks_NR.shape
+    least = np.sqrt(1 / 12 / max(retrieval.questions.get(task, 0), texts))
+    error_R = np.maximum(ranks_NR.std(0, ddof=1) / np.sqrt(texts), least)
+    quantile = stats.t.ppf(1 - ALPHA / max(within * len(retrieval.ranks), 1), texts - 1)
+    return bool((ranks_NR.mean(0) - quantile * error_R > CHANCE).any())  # which NaN is not
 
 
 @dataclass(frozen=True)
@@ -209,12 +162,11 @@ def choose_lengths(trained: int, longest: int) -> tuple[int, ...]:
     """
     if trained < 2 * SHORTEST:
         raise UsageError(f"a trained length of {trained} tokens is too short to measure; {2 * SHORTEST} are needed")
-    shorter = [trained // part for part in (8, 4, 2) if trained // part >= SHORTEST]
-    longer, length = [], trained
+    lengths, length = [trained // part for part in (8, 4, 2) if trained // part >= SHORTEST], trained
     while length < longest:
-        longer.append(length)
+        lengths.append(length)
         length *= 2
-    return (*shorter, *longer, max(longest, trained))
+    return (*lengths, max(longest, trained))
 
 
 def measure(
@@ -255,16 +207,6 @@ def measure(
     return Measurement(trained, drift, retrieval, usable, math.log(model.vocabulary_size))
 
 
-GROUP = "As it is"
-
-
-def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterator[Finding]:
-    """Yield the findings of a measurement; ``margin``: nats that a length may cost."""
-    yield _make_usable(measurement, margin)
-    yield _make_drift(measurement)
-    yield _make_retrieval(measurement)
-
-
 def describe_usable(measurement: Measurement, margin: float) -> str:
     """Say in a sentence or two how far the model reads, and what it rests on."""
     usable, trained = measurement.usable, measurement.trained
@@ -274,18 +216,19 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
             f"This cannot be told: the loss is nowhere better than {guess}, and no task of retrieval is above chance. "
             "There is nothing that a longer text could spoil."
         )
-    longest = usable.rungs[-1].length
-    rests = "" if usable.learned else (
-        " No task of retrieval is shown to be above chance at a trained length, so this rests on the loss alone."
-    )  # fmt: skip
-    if usable.length == longest:
+    rests = ""
+    if not usable.learned:
+        rests = (
+            " No task of retrieval is shown to be above chance at a trained length, so this rests on the loss alone."
+        )
+    failing = next((rung for rung in usable.rungs if not rung.holds), None)
+    if failing is None:
         verb = "keeps" if len(usable.learned) == 1 else "keep"
         kept = f", and {join_words(usable.learned)} {verb} {KEPT:.0%} of the lead over chance" if usable.learned else ""
         return (
-            f"It reads at least {longest:,} tokens ({longest / trained:g}× the trained length), the longest that "
-            f"was tried: the loss of the same tokens rises by less than {margin:g} nats{kept}.{rests}"
+            f"It reads at least {usable.length:,} tokens ({usable.length / trained:g}× the trained length), the "
+            f"longest that was tried: the loss of the same tokens rises by less than {margin:g} nats{kept}.{rests}"
         )
-    failing = next(rung for rung in usable.rungs if not rung.holds)
     until = f"up to {usable.length:,} tokens ({usable.length / trained:g}× the trained length)"
     if usable.undecided:
         # Each fault names the loss, which is measured on --texts, or a task, which has --items.
@@ -295,22 +238,21 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
             f"With this much text {shown}. That is a limit of {' and '.join(limits)}, not of the model: at "
             f"{failing.length:,} tokens nothing is shown either way ({failing.reason}); give more.{rests}"
         )
-    if not usable.length:
-        return f"It reads none of the lengths that were tried: at {failing.length:,} tokens {failing.reason}.{rests}"
-    return f"It reads {until}; at {failing.length:,} tokens {failing.reason}.{rests}"
+    reads = f"It reads {until};" if usable.length else "It reads none of the lengths that were tried:"
+    return f"{reads} at {failing.length:,} tokens {failing.reason}.{rests}"
 
 
-def _make_usable(measurement: Measurement, margin: float) -> Finding:
+def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterator[Finding]:
+    """Yield the findings of a measurement; ``margin``: nats that a length may cost."""
     usable, trained = measurement.usable, measurement.trained
-    rows = [
-        (rung.length, rung.length / trained, "yes" if rung.holds else "no" if rung.shown_not else "undecided",
-         rung.reason)
-        for rung in usable.rungs
-    ]  # fmt: skip
+    rows = []
+    for rung in usable.rungs:
+        reads = "yes" if rung.holds else "no" if rung.shown_not else "undecided"
+        rows.append((rung.length, rung.length / trained, reads, rung.reason))
     light: Light = "good" if usable.length >= trained else "warn"
     if measurement.knows_nothing or (usable.undecided and usable.length < trained):
         light = "info"
-    return Finding(
+    yield Finding(
         "extend.usable",
         "How long a text can this model read as it is?",
         describe_usable(measurement, margin),
@@ -324,83 +266,81 @@ def _make_usable(measurement: Measurement, margin: float) -> Finding:
             f"above that at the best trained length, and each learned task is shown to keep {KEPT:.0%} of its lead "
             "over chance; so must every shorter length. One-sided bounds, simultaneous over lengths and tasks (max-t)."
         ),
-        details={"group": GROUP},
+        details=DETAILS,
     )
+    edge = make_mark("vline", [f"{trained:,}"], label="trained length", emphasis="reference")
+    yield _make_drift(measurement, edge)
+    yield _make_retrieval(measurement, edge)
 
 
-def _make_drift(measurement: Measurement) -> Finding:
+def _make_drift(measurement: Measurement, edge: Mark) -> Finding:
     drift, usable = measurement.drift, measurement.usable
-    means_R = drift.losses_NR.mean(0)
-    read = [place for place in range(len(means_R)) if not np.isnan(means_R[place])]
-    rows = []
-    for place, rung in enumerate(usable.rungs):
-        spans = (None, None, None) if rung.drift is None else (rung.drift.value, rung.drift.low, rung.drift.high)
-        rows.append((rung.length, rung.length / measurement.trained, means_R[place], *spans))
-    last = usable.rungs[read[-1]]
-    change = last.drift
-    xs, means = [f"{drift.lengths[place]:,}" for place in read], means_R[read]
-    reach = 2 * drift.losses_NR.std(0, ddof=1)[read] / np.sqrt(len(drift.losses_NR))
-    marks = (
-        make_mark("band", xs, label="2 standard errors", low=means - reach, high=means + reach),
-        make_mark("line", xs, means, label="loss of the last tokens", emphasis="main"),
-        _mark_trained(measurement),
-    )
-    if change is None:
-        verdict = f"No length beyond {usable.drift_reference:,} tokens could be compared."
-        value, interval = None, None
-    else:
+    texts, means_R = len(drift.losses_NR), drift.losses_NR.mean(0)
+    rows, last = [], usable.rungs[0]
+    for rung, mean in zip(usable.rungs, means_R, strict=True):
+        change = rung.drift
+        spans = (None, None, None) if change is None else (change.value, change.low, change.high)
+        rows.append((rung.length, rung.length / measurement.trained, mean, *spans))
+        last = last if np.isnan(mean) else rung
+    verdict, change = f"No length beyond {usable.drift_reference:,} tokens could be compared.", last.drift
+    if change is not None:
         verdict = (
             f"At {last.length:,} tokens the same tokens cost {change.value:+.3f} nats [{change.low:+.3f}, "
             f"{change.high:+.3f}] against {usable.drift_reference:,} tokens of text."
-        )
-        value, interval = change.value, (change.low, change.high)
+        ).replace("-", "−")
+    read = ~np.isnan(means_R)
+    xs = [f"{length:,}" for length, can in zip(drift.lengths, read, strict=True) if can]
+    reach = 2 * drift.losses_NR.std(0, ddof=1)[read] / np.sqrt(texts)
+    marks = (
+        make_mark("band", xs, label="2 standard errors", low=means_R[read] - reach, high=means_R[read] + reach),
+        make_mark("line", xs, means_R[read], label="loss of the last tokens", emphasis="main"),
+        edge,
+    )
     return Finding(
         "extend.drift",
         "Does more text in front make the same tokens easier, or harder?",
         verdict,
-        value,
+        None if change is None else change.value,
         "nats per token",
-        interval,
+        None if change is None else (change.low, change.high),
         light="info",
         table=Table.of(["tokens", "times trained", "loss", "against the best trained length", "low", "high"], rows),
         figure=Figure(
             (Panel(marks, xlabel="tokens of text", ylabel="nats per token"),),
-            f"The same last {drift.tail} tokens of {len(drift.losses_NR)} texts.",
+            f"The same last {drift.tail} tokens of {texts} texts.",
             title="Loss by length of the text before",
         ),
         method=(
-            f"The last {drift.tail} tokens of {len(drift.losses_NR)} texts, scored after contexts of different length; "
-            "differences are paired by text."
+            f"The last {drift.tail} tokens of {texts} texts, scored after contexts of different length; differences "
+            "are paired by text."
         ),
-        details={"group": GROUP},
+        details=DETAILS,
     )
 
 
-def _make_retrieval(measurement: Measurement) -> Finding:
+def _make_retrieval(measurement: Measurement, edge: Mark) -> Finding:
     retrieval, learned = measurement.retrieval, measurement.usable.learned
-    absent = [task for task in retrieval.ranks if task not in learned]
-    left_out = f" Not shown to be above chance, and left out of the judgement: {', '.join(absent)}." if absent else ""
-    verdict = (
-        f"Above chance at a trained length: {', '.join(learned)}.{left_out}"
-        if learned
-        else "No task is shown to be above chance at a trained length, so recall is left out of the judgement."
-    )
-    columns = ["task", "tokens", "mean rank", *(f"depth {depth:g}" for depth in DEPTHS), "without the facts"]
-    references = [Reference("chance", CHANCE)]
-    references += [Reference(f"{task}, without the facts", float(control_N.mean()))
-                   for task, control_N in retrieval.control.items()]  # fmt: skip
-    counts = ", ".join(f"{count} of {task}" for task, count in retrieval.questions.items())
+    verdict = "No task is shown to be above chance at a trained length, so recall is left out of the judgement."
+    if learned:
+        verdict = f"Above chance at a trained length: {', '.join(learned)}."
+        if absent := [task for task in retrieval.ranks if task not in learned]:
+            verdict += f" Not shown to be above chance, and left out of the judgement: {', '.join(absent)}."
     rows: list[tuple[object, ...]] = []
-    marks: list[Mark] = []
+    marks, references = [], [Reference("chance", CHANCE)]
     for task, ranks_NR in retrieval.ranks.items():
         control = float(retrieval.control[task].mean()) if task in retrieval.control else None
-        read = [place for place in range(ranks_NR.shape[1]) if not np.isnan(ranks_NR[:, place]).any()]
-        for place in read:
-            depths = [None if np.isnan(mean) else mean for mean in retrieval.by_depth[task][:, place]]
-            rows.append((task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control))
-        xs = [f"{retrieval.lengths[place]:,}" for place in read]
-        marks.append(make_mark("line", xs, ranks_NR[:, read].mean(0), label=task))
-    marks += [make_reference_line(CHANCE, "chance"), _mark_trained(measurement)]
+        if control is not None:
+            references.append(Reference(f"{task}, without the facts", control))
+        means = {}
+        for place, mean in enumerate(ranks_NR.mean(0)):
+            if not np.isnan(mean):
+                depths = [None if np.isnan(rank) else rank for rank in retrieval.by_depth[task][:, place]]
+                rows.append((task, retrieval.lengths[place], mean, *depths, control))
+                means[f"{retrieval.lengths[place]:,}"] = mean
+        marks.append(make_mark("line", tuple(means), tuple(means.values()), label=task))
+    marks += [make_reference_line(CHANCE, "chance"), edge]
+    counts = ", ".join(f"{count} of {task}" for task, count in retrieval.questions.items())
+    columns = ["task", "tokens", "mean rank", *(f"depth {depth:g}" for depth in DEPTHS), "without the facts"]
     return Finding(
         "extend.retrieval",
         "Does it find again what stands in the text?",
@@ -421,9 +361,5 @@ def _make_retrieval(measurement: Measurement) -> Finding:
             "smaller logit; the sample are the texts."
         ),
         source="RULER (Hsieh et al. 2024), by rank",
-        details={"group": GROUP},
+        details=DETAILS,
     )
-
-
-def _mark_trained(measurement: Measurement) -> Mark:
-    return make_mark("vline", [f"{measurement.trained:,}"], label="trained length", emphasis="reference")

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from clockhands.data import Example, MaskedCollator, encode_documents
+from clockhands.data import encode_documents
 from clockhands.errors import ClockhandsError, DataError, UsageError
 from clockhands.generation.perplexity import choose_batch
 from clockhands.models import LanguageModel
@@ -35,6 +35,10 @@ COMMON_TOKENS = 8_192
 """Tokens of that many texts, where the model is smaller: attention costs more in long texts, whatever the model."""
 MOST_TIMES = 8
 """How many times as many are read at most, where texts are shorter or the model is smaller."""
+APART = 7
+"""Of so many tokens one is masked."""
+BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
+"""Tokens that are read at a time: on a CPU no more than what stays near it, which is faster than larger batches."""
 
 
 def encode_text(model: LanguageModel, documents: Sequence[str]) -> Stream:
@@ -70,7 +74,7 @@ def cut_texts(stream: Stream, length: int, tail: int, count: int, start: Sequenc
     Each begins with ``start``. Raises UsageError where fewer than 8 fit.
     """
     own = length - len(start)
-    fitting = (len(stream) - own) // tail + 1 if len(stream) >= own else 0
+    fitting = (len(stream) - own) // tail + 1 if len(stream) >= own and tail else 0
     if fitting < FEWEST_TEXTS:
         raise UsageError(
             f"the text has {len(stream):,} tokens here, too few for {FEWEST_TEXTS} texts of {length:,}; give more "
@@ -79,10 +83,6 @@ def cut_texts(stream: Stream, length: int, tail: int, count: int, start: Sequenc
     ends_N = np.linspace(own, len(stream), min(count, fitting)).astype(np.int64)
     before_NS = np.broadcast_to(np.asarray(start, np.int64), (len(ends_N), len(start)))
     return np.concatenate([before_NS, stream[ends_N[:, None] - own + np.arange(own)]], axis=1)
-
-
-APART = 7
-"""Of so many tokens one is masked."""
 
 
 def get_answer_ids(model: LanguageModel) -> tuple[int, ...]:
@@ -109,20 +109,6 @@ def mask_tail(
     seen_NS[:, ids_NS.shape[1] - end :] = model.end_ids
     np.put_along_axis(seen_NS, ids_NS.shape[1] - tail + places_NK, int(model.mask_id or 0), axis=1)
     return seen_NS, places_NK
-
-
-def compute_fill_loss(
-    model: LanguageModel, ids_BS: Int[Tensor, "B S"], arguments: dict[str, Tensor], seed: int
-) -> Float[Tensor, ""]:
-    """Compute the training loss of texts of which tokens are drawn and masked as BERT does."""
-    rows: list[Example] = [{"input_ids": row_S, "labels": row_S} for row_S in ids_BS.cpu().numpy().astype(np.int32)]
-    batch = MaskedCollator.of(model.tokenizer, seed=seed)(rows)
-    logits_BSV = model.model(input_ids=batch["input_ids"].to(model.device), **arguments).logits.float()
-    return F.cross_entropy(logits_BSV.transpose(1, 2), batch["labels"].to(model.device))
-
-
-BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
-"""Tokens that are read at a time: on a CPU no more than what stays near it, which is faster than larger batches."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +138,7 @@ def compute_tail_logits(model: LanguageModel, ids_BS: Int[Tensor, "B S"], tail: 
         return model.compute_logits(ids_BS)[:, -tail:]
     if model.max_length is not None and ids_BS.shape[1] > model.max_length:
         return model.compute_logits(ids_BS)  # which says what is wrong
-    ids_BS = ids_BS.to(model.device)
-    logits: Tensor = model.model(input_ids=ids_BS, use_cache=False, logits_to_keep=tail).logits
+    logits: Tensor = model.model(input_ids=ids_BS.to(model.device), use_cache=False, logits_to_keep=tail).logits
     return logits.float()
 
 
@@ -178,35 +163,26 @@ def measure_losses(model: LanguageModel, ids_NS: Int[np.ndarray, "N S"], tail: i
 
     Of a model that fills in masked tokens, the loss of every seventh of them.
     """
-    length = ids_NS.shape[1]
+    length, masked = ids_NS.shape[1], model.mask_id is not None
     batch = max(1, min(choose_batch(model, length), choose_batch_tokens(model) // length))
-    seen_NS, places_NK = (ids_NS, None) if model.mask_id is None else mask_tail(model, ids_NS, tail)
+    seen_NS, places_NK = mask_tail(model, ids_NS, tail) if masked else (ids_NS, ids_NS[:, :0])
     losses = []
     for first in range(0, len(ids_NS), batch):
-        seen_BS = torch.from_numpy(seen_NS[first : first + batch])
-        labels_BT = torch.from_numpy(ids_NS[first : first + batch, -tail:]).to(model.device)
-        if places_NK is None:
-            logits_BTV = compute_tail_logits(model, seen_BS, tail + 1)[:, :-1]
-            loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none")
-        else:
-            logits_BTV = compute_tail_logits(model, seen_BS, tail)
-            index_BK = torch.from_numpy(places_NK[first : first + batch]).to(logits_BTV.device)
-            logits_BKV = logits_BTV.gather(1, index_BK[..., None].expand(-1, -1, logits_BTV.shape[-1]))
-            labels_BK = labels_BT.gather(1, index_BK)
-            loss_BT = F.cross_entropy(logits_BKV.transpose(1, 2), labels_BK, reduction="none")
+        rows = slice(first, first + batch)
+        # Where text is continued, the logits of a token stand at the one before.
+        logits_BTV = compute_tail_logits(model, torch.from_numpy(seen_NS[rows]), tail + (not masked))[:, :tail]
+        labels_BT = torch.from_numpy(ids_NS[rows, -tail:]).to(logits_BTV.device)
+        loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none")
+        if masked:
+            loss_BT = loss_BT.gather(1, torch.from_numpy(places_NK[rows]).to(loss_BT.device))
         losses.append(loss_BT.double().mean(1).cpu().numpy())
     return np.concatenate(losses)
 
 
 def measure_drift(
-    model: LanguageModel,
-    stream: Stream,
-    lengths: Sequence[int],
-    *,
-    tail: int,
-    texts: int,
+    model: LanguageModel, stream: Stream, lengths: Sequence[int], *, tail: int, texts: int,
     progress: CountProgress = ignore_count,
-) -> Drift:
+) -> Drift:  # fmt: skip
     """Measure the loss of the same ``tail`` tokens after contexts that make texts of these lengths.
 
     At most ``texts`` texts. Raises UsageError for a stream too short for the longest.

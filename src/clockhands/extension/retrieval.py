@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -47,6 +46,20 @@ FORMATS = (
 """
 FEWEST = 12
 """Names, and values, that a probe needs."""
+DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where the facts that are asked for stand: 0 is the beginning of the text."""
+TASKS = ("passkey", "recall", "tracking")
+FACTS = {"recall": 6, "tracking": 3}
+"""Facts of a text; of *tracking*, chains of two."""
+WRONG = 15
+"""Wrong values of *passkey*."""
+CHANCE = 0.5
+CALIBRATION = 5
+"""Texts by which the writing of the facts is chosen."""
+PROBE = 12
+"""Tokens of the text on which reading on from a cache is compared with reading the whole."""
+TOLERANCE = 1e-3
+"""The largest difference of a logit between the two, as a share of the largest logit; more in 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +80,13 @@ class Writing:
     @classmethod
     def of(cls, model: LanguageModel, form: tuple[str, str, str]) -> Writing:
         """Make the writing of one of ``FORMATS``."""
-        before, between, after = (tuple(_encode(model, part.removeprefix(NAME))) for part in form)
-        again = form[2].startswith(NAME)
+        tokenizer = model.tokenizer
+        parts = []
+        for text in form:
+            ids = tokenizer(text.removeprefix(NAME), add_special_tokens=False)["input_ids"]
+            parts.append(tuple(token for token in ids if token != tokenizer.unk_token_id))
         example = f"{form[0]} hazel{form[1]} amber{form[2].replace(NAME, ' hazel')}".strip()
-        return cls(before, between, after, again, example, get_answer_ids(model))
+        return cls(parts[0], parts[1], parts[2], form[2].startswith(NAME), example, get_answer_ids(model))
 
     def state(self, name: int, value: int) -> list[int]:
         """Return the tokens of a fact."""
@@ -80,10 +96,42 @@ class Writing:
         """Return the tokens of a fact up to its value, which is asked for."""
         return [*self.before, name, *self.between, *self.answer]
 
-    @property
-    def size(self) -> int:
-        """The tokens of a fact."""
-        return len(self.state(0, 0))
+
+@dataclass(frozen=True)
+class _FactQuestion:
+    """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
+
+    task: str
+    name: int
+    right: int
+    wrong: tuple[int, ...]
+    depth: float
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One text: facts as depth, name and value, and what is asked of it."""
+
+    facts: tuple[tuple[float, int, int], ...]
+    questions: tuple[_FactQuestion, ...]
+
+
+def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[_Item]]:
+    """Make ``count`` texts of each kind that these tasks need; passkey and recall are asked of the same ones.
+
+    All texts of a kind ask for the same tasks in the same order.
+    """
+    names, values = _find_words(model)
+    made = []
+    for number, make in enumerate((_make_recall, _make_tracking)):
+        rng = np.random.default_rng([seed, number])
+        items = [make(rng, names, values, text) for text in range(count)]
+        kept = [
+            replace(item, questions=tuple(asked for asked in item.questions if asked.task in tasks)) for item in items
+        ]
+        if kept[0].questions:
+            made.append(kept)
+    return made
 
 
 def _find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[int]]:
@@ -113,54 +161,7 @@ def _find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[in
     return letters[:half], letters[half : 2 * half]
 
 
-def _encode(model: LanguageModel, text: str) -> Sequence[int]:
-    ids: list[int] = model.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return [token for token in ids if token != model.tokenizer.unk_token_id]
-
-
-DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where the facts that are asked for stand: 0 is the beginning of the text."""
-TASKS = ("passkey", "recall", "tracking")
-FACTS = {"recall": 6, "tracking": 3}
-"""Facts of a text; of *tracking*, chains of two."""
-WRONG = 15
-"""Wrong values of *passkey*."""
-
-
-@dataclass(frozen=True)
-class _FactQuestion:
-    """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
-
-    task: str
-    name: int
-    right: int
-    wrong: tuple[int, ...]
-    depth: float
-
-
-@dataclass(frozen=True)
-class Item:
-    """One text: facts with the depth at which each stands, and what is asked of it."""
-
-    facts: tuple[tuple[float, int, int], ...]
-    questions: tuple[_FactQuestion, ...]
-
-
-def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[Item]]:
-    """Make ``count`` texts of each kind that these tasks need; passkey and recall are asked of the same ones."""
-    names, values = _find_words(model)
-    made = []
-    for number, (kind, kinds) in enumerate(((_make_recall, ("passkey", "recall")), (_make_tracking, ("tracking",)))):
-        rng = np.random.default_rng([seed, number])
-        items = [kind(rng, names, values, text) for text in range(count)]
-        kept = [
-            Item(item.facts, tuple(question for question in item.questions if question.task in tasks)) for item in items
-        ]
-        made += [kept] if any(task in tasks for task in kinds) else []
-    return made
-
-
-def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> Item:
+def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> _Item:
     """Make a text with a fact at each of ``DEPTHS``, which are asked for, and more that are not."""
     count = FACTS["recall"]
     chosen = [int(name) for name in rng.choice(names, count, replace=False)]
@@ -170,14 +171,12 @@ def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequenc
     questions = []
     for name, right, depth in zip(chosen, stated, DEPTHS, strict=False):
         others = tuple(value for value in stated if value != right)
-        questions += [
-            _FactQuestion("passkey", name, right, absent, depth),
-            _FactQuestion("recall", name, right, others, depth),
-        ]
-    return Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
+        questions.append(_FactQuestion("passkey", name, right, absent, depth))
+        questions.append(_FactQuestion("recall", name, right, others, depth))
+    return _Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
 
 
-def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> Item:
+def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> _Item:
     """Make a text with chains that end at depths taken in turn."""
     count = FACTS["tracking"]
     chosen = [int(name) for name in rng.choice(names, 2 * count, replace=False)]
@@ -188,52 +187,24 @@ def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Seque
         depth = DEPTHS[(text + 2 * chain) % len(DEPTHS)]
         facts += [(0.7 * depth, first, right), (depth, second, first)]
         questions.append(_FactQuestion("tracking", second, right, tuple(end for end in ends if end != right), depth))
-    return Item(tuple(facts), tuple(questions))
+    return _Item(tuple(facts), tuple(questions))
 
 
-def _lay_out_all(
-    items: Sequence[Item], fillers: Sequence[Stream], writing: Writing, length: int, start: Sequence[int]
-) -> list[list[int]] | None:
-    """Return the tokens of all texts without a question: filler with the facts at their depths; None if none has room.
-
-    With a question a text has ``length`` tokens. The filler ends with the same tokens at every length.
-    """
-    rows = []
-    for item, filler_S in zip(items, fillers, strict=True):
-        room = length - len(start) - len(writing.ask(0)) - len(item.facts) * writing.size
-        if room < 0:
-            return None
-        body = filler_S[len(filler_S) - room :].tolist()
-        ids, done = list(start), 0
-        for depth, name, value in sorted(item.facts):
-            here = int(depth * len(body))
-            ids += body[done:here] + writing.state(name, value)
-            done = here
-        rows.append([*ids, *body[done:]])
-    return rows if {len(row) for row in rows} == {length - len(writing.ask(0))} else None
-
-
-def _spread_fillers(stream: Stream, count: int, length: int) -> Iterable[Stream]:
-    """Yield pieces of the stream, evenly spread; a stream that is too short is repeated."""
+def _spread_fillers(stream: Stream, count: int, length: int) -> list[Stream]:
+    """Return pieces of the stream, evenly spread; a stream that is too short is repeated."""
     long = np.resize(stream, max(len(stream), 2 * length))
-    return (long[end - length : end] for end in np.linspace(length, len(long), count).astype(int))
-
-
-PROBE = 12
-"""Tokens of the text on which reading on from a cache is compared with reading the whole."""
-TOLERANCE = 1e-3
-"""The largest difference of a logit between the two, as a share of the largest logit; more in 16 bits."""
+    return [long[end - length : end] for end in np.linspace(length, len(long), count).astype(int)]
 
 
 def can_branch(model: LanguageModel) -> bool:
     """Return whether a model goes on from its KV cache to the logits that it gives when it reads the whole text."""
     if model.mask_id is not None:
         return False
-    vocabulary = model.vocabulary_size
-    ids_BS = np.random.default_rng(0).integers(0, vocabulary, (2, PROBE))
+    ids_BS = np.random.default_rng(0).integers(0, model.vocabulary_size, (2, PROBE))
     context_NC, asked_NKQ = ids_BS[:, :-2], np.stack([ids_BS[:, -2:], ids_BS[::-1, -2:]], axis=1)
     try:
-        branched, expected = (ask(model, context_NC, asked_NKQ, branching=branching) for branching in (True, False))
+        branched = ask(model, context_NC, asked_NKQ, branching=True)
+        expected = ask(model, context_NC, asked_NKQ, branching=False)
     except Exception:  # a model that takes no cache, or not ours, raises anything
         return False
     share = TOLERANCE if next(model.model.parameters()).dtype == torch.float32 else 30 * TOLERANCE
@@ -261,8 +232,8 @@ def ask(
             except PositionError:  # ours refuse a cache whose keys a longer text makes stale
                 branching = False
         if not branching:
-            whole = (torch.cat([context_BC, asked_BQ], 1) for asked_BQ in asked_KBQ)
             tail = max(1, len(get_answer_ids(model)))
+            whole = [torch.cat([context_BC, asked_BQ], 1) for asked_BQ in asked_KBQ]
             logits = [compute_tail_logits(model, ids_BS, tail)[:, 0] for ids_BS in whole]
         pieces.append(torch.stack([logits_BV.float().cpu() for logits_BV in logits], dim=1))
     return torch.cat(pieces)
@@ -279,9 +250,39 @@ def _read_on(
     return logits
 
 
-CHANCE = 0.5
-CALIBRATION = 5
-"""Texts by which the writing of the facts is chosen."""
+def _rank_items(
+    model: LanguageModel, items: Sequence[_Item], fillers: Sequence[Stream], writing: Writing, length: int,
+    branching: bool,
+) -> Float[np.ndarray, "N K"]:  # fmt: skip
+    """Return the rank of the right value of each of K questions of N texts; NaN where the facts do not fit the length.
+
+    A text is filler with the facts at their depths, and with a question it has ``length`` tokens. The filler ends with
+    the same tokens at every length.
+    """
+    ranks_NK = np.full((len(items), len(items[0].questions)), np.nan)
+    room = length - len(model.start_ids) - len(writing.ask(0)) - len(items[0].facts) * len(writing.state(0, 0))
+    if room < 0:
+        return ranks_NK
+    rows = []
+    for item, filler_S in zip(items, fillers, strict=True):
+        body = filler_S[len(filler_S) - room :].tolist()
+        ids, done = list(model.start_ids), 0
+        for depth, name, value in sorted(item.facts):
+            here = int(depth * room)
+            ids += body[done:here] + writing.state(name, value)
+            done = here
+        rows.append([*ids, *body[done:]])
+    # A name is asked for once, whatever wrong values its right one is ranked among.
+    names_NK = [list(dict.fromkeys(question.name for question in item.questions)) for item in items]
+    asked_NKQ = np.array([[writing.ask(name) for name in names] for names in names_NK])
+    logits_NKV = ask(model, np.array(rows), asked_NKQ, branching=branching)
+    for text, item in enumerate(items):
+        for place, question in enumerate(item.questions):
+            logits_V = logits_NKV[text, names_NK[text].index(question.name)]
+            wrong, right = logits_V[list(question.wrong)], logits_V[question.right]
+            # The share of wrong values that the right one beats; a tie counts half.
+            ranks_NK[text, place] = float((right > wrong).double().mean() + 0.5 * (right == wrong).double().mean())
+    return ranks_NK
 
 
 @dataclass(frozen=True)
@@ -306,41 +307,17 @@ class Retrieval:
     writing: str
 
 
-def rank(logits_V: torch.Tensor, question: _FactQuestion) -> float:
-    """Return the share of wrong values that the right one beats; a tie counts half."""
-    wrong = logits_V[list(question.wrong)]
-    right = logits_V[question.right]
-    return float((right > wrong).double().mean() + 0.5 * (right == wrong).double().mean())
-
-
-def _rank_all(
-    model: LanguageModel, rows: Sequence[Sequence[int]], items: Sequence[Item], writing: Writing, branching: bool
-) -> list[list[float]]:
-    """Return the ranks of the questions of each text."""
-    names_NK = [list(dict.fromkeys(question.name for question in item.questions)) for item in items]
-    asked_NKQ = np.array([[writing.ask(name) for name in names] for names in names_NK])
-    logits_NKV = ask(model, np.array(rows), asked_NKQ, branching=branching)
-    return [
-        [rank(logits_KV[names.index(question.name)], question) for question in item.questions]
-        for item, names, logits_KV in zip(items, names_NK, logits_NKV, strict=True)
-    ]
-
-
 def choose_writing(model: LanguageModel, stream: Stream, length: int, seed: int) -> Writing:
     """Return the writing of facts that the model finds best in texts of ``length`` tokens, by texts of their own."""
     (items,) = _make_items(model, ("passkey", "recall"), CALIBRATION, seed + 1_000)
-    fillers = list(_spread_fillers(stream, len(items), length))
-    branching = can_branch(model)
-    best, chosen = -1.0, None
+    fillers, branching = _spread_fillers(stream, len(items), length), can_branch(model)
+    best, chosen = -1.0, Writing.of(model, PLAIN)
     for form in FORMATS:
         writing = Writing.of(model, form)
-        rows = _lay_out_all(items, fillers, writing, length, model.start_ids)
-        if rows is None:
-            continue
-        mean = float(np.mean(_rank_all(model, rows, items, writing, branching)))
-        if mean > best:
+        mean = float(_rank_items(model, items, fillers, writing, length, branching).mean())
+        if mean > best:  # which NaN is not
             best, chosen = mean, writing
-    return chosen or Writing.of(model, PLAIN)
+    return chosen
 
 
 def measure_retrieval(
@@ -362,42 +339,34 @@ def measure_retrieval(
     """
     count = -(-items // len(DEPTHS))
     kinds = _make_items(model, tasks, count, seed)
-    fillers = list(_spread_fillers(stream, count, max(lengths)))
+    fillers = _spread_fillers(stream, count, max(lengths))
     readable, branching = [can_read(model, length) for length in lengths], can_branch(model)
-    scores: list[tuple[Sequence[Item], list[list[list[float]] | None], list[list[float]] | None]] = []
+    ranks, controls, by_depth, counts = {}, {}, {}, {}
     total, done = len(kinds) * sum(lengths), 0
     for texts in kinds:
-        by_length: list[list[list[float]] | None] = []
+        questions = texts[0].questions
+        ranks_NKR = np.full((count, len(questions), len(lengths)), np.nan)
         for rung, length in enumerate(lengths):
             progress("retrieval: tokens of context", done, total)
             done += length
-            rows = _lay_out_all(texts, fillers, writing, length, model.start_ids) if readable[rung] else None
-            by_length.append(None if rows is None else _rank_all(model, rows, texts, writing, branching))
-        bare = None
+            if readable[rung]:
+                ranks_NKR[..., rung] = _rank_items(model, texts, fillers, writing, length, branching)
+        bare_NK = np.full((count, len(questions)), np.nan)
         if control:
-            empty = [Item((), item.questions) for item in texts]
-            rows = _lay_out_all(empty, fillers, writing, min(lengths), model.start_ids)
-            bare = None if rows is None else _rank_all(model, rows, empty, writing, branching)
-        scores.append((texts, by_length, bare))
+            empty = [_Item((), item.questions) for item in texts]
+            bare_NK = _rank_items(model, empty, fillers, writing, min(lengths), branching)
+        depth_NK = np.array([[question.depth for question in item.questions] for item in texts])
+        for task in tasks:
+            places = [place for place, question in enumerate(questions) if question.task == task]
+            if not places:
+                continue
+            own_NKR, at_NK = ranks_NKR[:, places], depth_NK[:, places]
+            ranks[task], counts[task] = own_NKR.mean(1), at_NK.size
+            if not np.isnan(bare_NK).any():
+                controls[task] = bare_NK[:, places].mean(1)
+            by_depth[task] = np.full((len(DEPTHS), len(lengths)), np.nan)
+            for row, depth in enumerate(DEPTHS):
+                if (at_NK == depth).any():
+                    by_depth[task][row] = own_NKR[at_NK == depth].mean(0)
     progress("retrieval: tokens of context", total, total)
-    return _gather(tuple(lengths), tasks, scores, writing)
-
-
-def _gather(lengths: tuple[int, ...], tasks: Sequence[str], scores: Sequence[Any], writing: Writing) -> Retrieval:
-    """Take the ranks of each task out of those of the texts in which it is asked."""
-    ranks, controls, depths, counts = {}, {}, {}, {}
-    for texts, by_length, bare in scores:
-        for task in (task for task in tasks if any(question.task == task for question in texts[0].questions)):
-            places = [place for place, question in enumerate(texts[0].questions) if question.task == task]
-            absent = [[np.nan] * len(texts[0].questions)] * len(texts)
-            ranks_NKR = np.stack([np.array(rows or absent)[:, places] for rows in by_length], axis=-1)
-            depth_NK = np.array([[item.questions[place].depth for place in places] for item in texts])
-            ranks[task] = ranks_NKR.mean(1)
-            depths[task] = np.stack(
-                [ranks_NKR[depth_NK == depth].mean(0) if (depth_NK == depth).any() else np.full(len(lengths), np.nan)
-                 for depth in DEPTHS]
-            )  # fmt: skip
-            counts[task] = depth_NK.size
-            if bare is not None:
-                controls[task] = np.array(bare)[:, places].mean(1)
-    return Retrieval(lengths, ranks, controls, depths, counts, writing.example)
+    return Retrieval(tuple(lengths), ranks, controls, by_depth, counts, writing.example)

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
+from clockhands.comparison.statistics.paired import Difference
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
+from clockhands.data import Example, MaskedCollator
 from clockhands.errors import CheckpointError, DataError, UsageError
-from clockhands.extension.reading import Stream, compute_fill_loss
+from clockhands.extension.choose import GUARD, Judged, measure_short
+from clockhands.extension.methods import read_by_cache
+from clockhands.extension.reading import Drift, Stream, measure_drift
 from clockhands.files import UNFINISHED
+from clockhands.findings import Finding, Reference, Table, draw_columns, put_together
 from clockhands.models import LanguageModel
 from clockhands.models.streaming import is_streamed
 from clockhands.positions import make_transform
 from clockhands.pretrained import load_state
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.shapes import Int, Tensor
+from clockhands.shapes import Float, Int, Tensor
 
 SAVE_SECONDS = 30.0
 """Between two checkpoints."""
@@ -41,8 +47,11 @@ class Tuning:
         steps: of the optimiser (AdamW).
         windows: ``skip`` (texts of the trained length, with positions all over the new one) or ``full``.
         batch: texts a step.
-        learning_rate: the largest; None: 0.1 / d_model.
+        learning_rate: the largest; None: 0.1 / d_model, which is 1e-3 for a width of 100, and near the 2e-5 with which
+            models of 4,096 are extended.
         seed: of what is read.
+
+    Raises UsageError for numbers that train nothing.
     """
 
     steps: int
@@ -52,17 +61,10 @@ class Tuning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise UsageError for numbers that train nothing."""
         if self.steps < 1 or self.batch < 1:
             raise UsageError(f"training takes 1 step and 1 text or more; got {self.steps} and {self.batch}")
         if self.learning_rate is not None and not 0 < self.learning_rate < 1:
             raise UsageError(f"the learning rate is {self.learning_rate}; it lies between 0 and 1")
-
-
-def _choose_learning_rate(model: LanguageModel) -> float:
-    """Return 0.1 / d_model: 1e-3 for a width of 100, and near the 2e-5 with which models of 4,096 are extended."""
-    width = model.model.get_input_embeddings().weight.shape[-1]
-    return 0.1 / float(width)
 
 
 def tune(
@@ -92,9 +94,20 @@ def tune(
     if len(stream) < length:
         raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
     weights = [weight for weight in model.model.parameters() if weight.requires_grad]
-    rate = tuning.learning_rate or _choose_learning_rate(model)
+    rate = tuning.learning_rate or 0.1 / float(model.model.get_input_embeddings().weight.shape[-1])
     optimizer = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
     losses = _load(model, optimizer, checkpoint, signature)
+
+    def save() -> None:
+        """Write what training goes on from, whole or not at all."""
+        if checkpoint is None:
+            return
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = checkpoint.with_name(checkpoint.name + UNFINISHED)
+        state = {"model": model.model.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}
+        torch.save({**state, "signature": signature}, unfinished)
+        unfinished.replace(checkpoint)
+
     saved, warm = time.monotonic(), max(1, int(WARM_UP * tuning.steps))
     model.model.train()
     try:
@@ -105,17 +118,31 @@ def tune(
             for group in optimizer.param_groups:
                 group["lr"] = rate * share
             losses.append(_take_step(model, optimizer, weights, stream, tuning, length, longest, step))
-            if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
-                _save(model, optimizer, losses, checkpoint, signature)
+            if time.monotonic() - saved > SAVE_SECONDS:
+                save()
                 saved = time.monotonic()
     except KeyboardInterrupt:
-        if checkpoint is not None:
-            _save(model, optimizer, losses, checkpoint, signature)
+        save()
         raise
     finally:
         model.model.eval()
     progress("training steps", tuning.steps, tuning.steps)
     return losses
+
+
+def _load(model: LanguageModel, optimizer: torch.optim.Optimizer, path: Path | None, signature: str) -> list[float]:
+    """Restore a checkpoint into model and optimiser, and return the losses so far; none without a checkpoint."""
+    if path is None or not path.exists():
+        return []
+    try:
+        state: Any = load_state(path)
+        if state["signature"] != signature:
+            return []
+        model.model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        return [float(loss) for loss in state["losses"]]
+    except Exception as fault:  # torch raises anything for a file that is none of its own
+        raise CheckpointError(f"{path} cannot be read, so training cannot go on from it; remove it") from fault
 
 
 def _take_step(
@@ -128,7 +155,6 @@ def _take_step(
     begins_B = np.random.default_rng([tuning.seed, step]).integers(0, len(stream) - own + 1, tuning.batch)
     before_BS = np.broadcast_to(np.asarray(model.start_ids, np.int64), (tuning.batch, len(model.start_ids)))
     drawn_BS = np.concatenate([before_BS, stream[begins_B[:, None] + np.arange(own)]], axis=1)
-    ids_BS = torch.from_numpy(drawn_BS).to(model.device)
     arguments: dict[str, Any] = {}
     if tuning.windows == "skip":
         arguments["position_ids"] = _draw_positions(tuning, length, longest, step).to(model.device)
@@ -136,10 +162,15 @@ def _take_step(
     with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(seed)
         if model.mask_id is None:
-            logits_BSV = model.model(input_ids=ids_BS, use_cache=False, **arguments).logits[:, :-1].float()
-            loss = torch.nn.functional.cross_entropy(logits_BSV.transpose(1, 2), ids_BS[:, 1:])
-        else:
-            loss = compute_fill_loss(model, ids_BS, arguments, seed)
+            ids_BS = torch.from_numpy(drawn_BS).to(model.device)
+            logits_BSV = model.model(input_ids=ids_BS, use_cache=False, **arguments).logits[:, :-1]
+            labels_BS = ids_BS[:, 1:]
+        else:  # tokens are drawn and masked as BERT does
+            rows: list[Example] = [{"input_ids": row_S, "labels": row_S} for row_S in drawn_BS.astype(np.int32)]
+            batch = MaskedCollator.of(model.tokenizer, seed=seed)(rows)
+            logits_BSV = model.model(input_ids=batch["input_ids"].to(model.device), **arguments).logits
+            labels_BS = batch["labels"].to(model.device)
+        loss = F.cross_entropy(logits_BSV.float().transpose(1, 2), labels_BS)
     if not torch.isfinite(loss):
         raise DataError(f"the loss of step {step} is {float(loss)}; give a smaller --learning-rate")
     optimizer.zero_grad(set_to_none=True)
@@ -157,27 +188,86 @@ def _draw_positions(tuning: Tuning, length: int, longest: int, step: int) -> Int
     return pos_BS
 
 
-def _save(
-    model: LanguageModel, optimizer: torch.optim.Optimizer, losses: list[float], path: Path, signature: str
-) -> None:
-    """Write what training goes on from, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + UNFINISHED)
-    state = {"model": model.model.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}
-    torch.save({**state, "signature": signature}, unfinished)
-    unfinished.replace(path)
+@dataclass(frozen=True)
+class Tuned:
+    """A trained model against the same before training, on the text of the judgement.
+
+    Args:
+        drift: the loss of the last tokens after training, of N texts by length.
+        cached: the same by a cache, where that changes it.
+        before_NR: the same before training, with the same method.
+        changes: of each length, the paired difference.
+        cost: on texts of the trained length, against the model as it was, without the method; paired.
+        short_loss: the loss of the latter there.
+        steps_S: the loss of every step of the training.
+    """
+
+    drift: Drift
+    cached: Drift | None
+    before_NR: Float[np.ndarray, "N R"]
+    changes: tuple[Difference, ...]
+    cost: Difference
+    short_loss: float
+    steps_S: tuple[float, ...]
 
 
-def _load(model: LanguageModel, optimizer: torch.optim.Optimizer, path: Path | None, signature: str) -> list[float]:
-    """Restore a checkpoint into model and optimiser, and return the losses so far; none without a checkpoint."""
-    if path is None or not path.exists():
-        return []
-    try:
-        state: Mapping[str, Any] = load_state(path)
-        if state["signature"] != signature:
-            return []
-        model.model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        return [float(loss) for loss in state["losses"]]
-    except Exception as fault:  # torch raises anything for a file that is none of its own
-        raise CheckpointError(f"{path} cannot be read, so training cannot go on from it; remove it") from fault
+def compare_tuned(
+    tuned: LanguageModel, chosen: Judged, short_N: Float[np.ndarray, " N"], stream: Stream, steps: list[float],
+    texts: int,
+) -> Tuned:  # fmt: skip
+    """Measure a trained model as the chosen method was judged; ``short_N``: ``measure_short`` before it was changed."""
+    before_NR, tail, lengths = chosen.drift.losses_NR, chosen.drift.tail, chosen.drift.lengths
+    drift, cached = measure_drift(tuned, stream, lengths, tail=tail, texts=len(before_NR)), None
+    if chosen.cached is not None:
+        with read_by_cache(tuned, chosen.method, lengths[0]):
+            cached = measure_drift(tuned, stream, lengths, tail=tail, texts=len(before_NR))
+    places = range(len(lengths))
+    changes = compare_with_baseline(
+        [drift.losses_NR[:, [place]] for place in places], [before_NR[:, [place]] for place in places]
+    )
+    after_N = measure_short(tuned, stream, lengths[0], texts)
+    (cost,) = compare_with_baseline([after_N[:, None]], [short_N[:, None]])
+    return Tuned(drift, cached, before_NR, tuple(changes), cost, float(short_N.mean()), tuple(steps))
+
+
+def make_tuning_finding(tuned: Tuned, tuning: Tuning) -> Finding:
+    """Return the finding of a training."""
+    last, cost, lengths = tuned.changes[-1], tuned.cost, tuned.drift.lengths
+    word = "falls" if last.high < 0 else "rises" if last.low > 0 else "is not shown to change"
+    value, low, high = (100 * nats / tuned.short_loss for nats in (cost.value, cost.low, cost.high))
+    kept = cost.inner[1] < GUARD * tuned.short_loss
+    guard = f"shown to be below the guard of {GUARD:.0%}" if kept else f"not shown to be below {GUARD:.0%}"
+    verdict = (
+        f"At {lengths[-1]:,} tokens the loss {word}: {last.value:+.3f} nats [{last.low:+.3f}, {last.high:+.3f}]. "
+        f"On texts of the trained length training and method cost {value:+.2f} % [{low:+.2f}, {high:+.2f}], {guard}."
+    ).replace("-", "−")
+    before, after = tuned.before_NR.mean(0), tuned.drift.losses_NR.mean(0)
+    spans = [(change.value, change.low, change.high) for change in tuned.changes]
+    rows = [(*row, *span) for *row, span in zip(lengths, before, after, spans, strict=True)]
+    by_length = draw_columns(
+        "line", [f"{length:,}" for length in lengths], {"before training": before, "after": after}, main="after",
+        reference=("before training",), panel="Loss of the same last tokens", xlabel="tokens of text",
+        ylabel="nats per token",
+    )  # fmt: skip
+    by_step = draw_columns(
+        "line", range(1, len(tuned.steps_S) + 1), {"training": tuned.steps_S}, panel="Training", xlabel="step",
+        ylabel="nats per token",
+    )  # fmt: skip
+    windows = {"skip": "skip-wise, in windows of the trained length", "full": "in windows of the new length"}
+    return Finding(
+        "extend.trained",
+        f"What did {tuning.steps:,} steps of training give?",
+        verdict,
+        last.value,
+        "nats per token",
+        (last.low, last.high),
+        references=(Reference("before training", 0.0),),
+        light="good" if last.high < 0 and kept else "warn",
+        table=Table.of(["tokens", "before", "after", "change", "low", "high"], rows),
+        figure=put_together(
+            (by_length, by_step), columns=2, title="Before and after training, and the loss of its steps"
+        ),
+        method=f"Trained {windows[tuning.windows]}, on text that the judgement does not read. Paired by text.",
+        source="PoSE (Zhu et al. 2024)" if tuning.windows == "skip" else "",
+        details={"group": "What training gives"},
+    )

@@ -1,4 +1,4 @@
-"""Writes an extended model as a folder that transformers opens, and opens it again to compare."""
+"""Writes an extended model as a folder that transformers opens, opens it again, and says what it computes there."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.explanation import convert, read_positions
-from clockhands.extension.attention_methods import Method
-from clockhands.extension.methods import apply, changes_by_cache, read_by_cache
+from clockhands.extension.choice_findings import describe_choice
+from clockhands.extension.choose import Choice, Judged
+from clockhands.extension.methods import Method, apply, changes_by_cache, read_by_cache
 from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text
+from clockhands.findings import Finding, Findings, Table
 from clockhands.model.huggingface_base import get_cache, name_cache
 from clockhands.models import LanguageModel, is_run, open_language_model
 from clockhands.models.language_model import count_rows_before, find_position_table
@@ -38,6 +41,14 @@ STEPS = 32
 """Tokens that a written model reads one by one with its cache."""
 LEFT = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
 """Files of a model folder that are written again, or that tell of another training."""
+STALE = 1e-3
+"""The share of the spread of the logits above which a text that changes after a longer one is told."""
+KEPT_KEYS = {
+    1: "Keys keep the frequencies of the call that read them, the short list, and later tokens use the long one.",
+    2: "Keys keep the frequencies of the step that read them, and every later token has slower ones.",
+}
+"""Why a cache changes what is read, by ``find_dependence``."""
+DETAILS = {"group": "What was written"}
 
 
 def refuse_taken(folder: Path) -> None:
@@ -135,24 +146,20 @@ def write_checked(
         place, device=str(model.device), dtype=next(model.model.parameters()).dtype, masked=model.mask_id is not None
     )
     stepped_CV = _decode(opened, ids_BS, trained)
-    short_SV = opened.compute_logits(ids_BS[:, :trained])[0].cpu()
-    error = _differ(opened.compute_logits(ids_BS)[0].cpu(), expected_SV)
-    written = Written(
-        trained,
-        longest,
-        error,
-        steps=len(stepped_CV),
-        step_error=_differ(stepped_CV, by_steps_SV[trained:][: len(stepped_CV)]),
-        change=_differ(by_steps_SV[trained:], expected_SV[trained:]),
-        stale=_differ(opened.compute_logits(ids_BS[:, :trained])[0].cpu(), short_SV),
-        spread=float(expected_SV.std()),
+    # A short text before a long one and after it: transformers may keep the base of the long one.
+    short_SV, found_SV, again_SV = (
+        opened.compute_logits(ids_BS[:, :length])[0].cpu() for length in (trained, longest, trained)
     )
-    if not max(error, written.step_error) <= TOLERANCE * max(1.0, float(expected_SV.abs().max())):
+    error = _differ(found_SV, expected_SV)
+    step_error = _differ(stepped_CV, by_steps_SV[trained:][: len(stepped_CV)])
+    if not max(error, step_error) <= TOLERANCE * max(1.0, float(expected_SV.abs().max())):
         raise CheckpointError(
-            f"what was written for {model.source} differs by {max(error, written.step_error):.2g} in its logits from "
-            "what was judged; nothing was kept"
+            f"what was written for {model.source} differs by {max(error, step_error):.2g} in its logits from what was "
+            "judged; nothing was kept"
         )
-    return written
+    change, stale = _differ(by_steps_SV[trained:], expected_SV[trained:]), _differ(again_SV, short_SV)
+    spread = float(expected_SV.std())
+    return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, spread)
 
 
 def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -171,8 +178,7 @@ def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.T
     reading = model.model(input_ids=ids_1S[:, :prefill].to(model.device), use_cache=True)
     logits = [reading.logits[:0, 0]]
     try:
-        for place in range(prefill, min(prefill + STEPS, ids_1S.shape[1])):
-            token_11 = ids_1S[:, place : place + 1].to(model.device)
+        for token_11 in ids_1S[:, prefill : prefill + STEPS].to(model.device).split(1, dim=1):
             reading = model.model(input_ids=token_11, use_cache=True, **name_cache(get_cache(reading)))
             logits.append(reading.logits[:, -1])
     except PositionError:
@@ -182,61 +188,47 @@ def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.T
 
 def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path, *, weights: bool) -> None:
     """Write configuration, weights and tokenizer; ``weights``: those in memory, in place of the source's files."""
-    source = Path(extended.source)
-    if is_run(extended.source):
-        _copy(source, place)
+    source, model = Path(extended.source), extended.model
+    config = copy.deepcopy(model.config)
+    if source.is_dir() and (is_run(source) or not (weights or method.table)):
+        for path in sorted(source.iterdir()):
+            if path.is_file() and path.name not in LEFT and not path.name.startswith("."):
+                shutil.copyfile(path, place / path.name)
+    if is_run(source):
         if weights or method.table:
-            extended.model.save_pretrained(place)
-        config = copy.deepcopy(extended.model.config)
+            model.save_pretrained(place)
         if method.options:  # with another scheme or table, the model has the configuration already
             config = change_positions(config, method.options)
-        config.architectures = extended.model.config.architectures or [type(extended.model).__name__]
+        config.architectures = model.config.architectures or [type(model).__name__]
         config.save_pretrained(place)
         return
     if weights or method.table or not source.is_dir():
-        extended.model.save_pretrained(place)
+        model.save_pretrained(place)
         tokenizer = copy.deepcopy(extended.tokenizer)
         if getattr(tokenizer, "model_max_length", longest) < longest:  # it would cut texts at the old length
             tokenizer.model_max_length = longest
         tokenizer.save_pretrained(place)
-    else:
-        _copy(source, place)
-    config = copy.deepcopy(extended.model.config)
     if method.options:
         change_foreign_positions(config, method.options, extended.source, extended.trained_length)
-    text = config.get_text_config(decoder=True)
+    text, table = config.get_text_config(decoder=True), find_position_table(model)
+    text.max_position_embeddings = longest
     # transformers takes this number for the trained length where the base grows with the text.
     if method.options.get("spectrum") == "dynamic":
         text.max_position_embeddings = method.options["original_length"]
-    else:
+    elif table is not None and not hasattr(table[1], "offset"):
         # RoBERTa's configuration counts the rows before the first token's, OPT's does not.
-        table = find_position_table(extended.model)
-        counts = table is not None and not hasattr(table[1], "offset")
-        text.max_position_embeddings = longest + (count_rows_before(table[1]) if table and counts else 0)
+        text.max_position_embeddings += count_rows_before(table[1])
     if getattr(text, "rope_parameters", None):  # tuples become lists, as they are read back
         text.rope_parameters = json.loads(json.dumps(text.rope_parameters))
     config.save_pretrained(place)
-    _write_for_version_4(place)
-
-
-def _copy(source: Path, place: Path) -> None:
-    """Copy the files of a model folder, those that are written anew left out."""
-    for path in sorted(source.iterdir()):
-        if path.is_file() and path.name not in LEFT and not path.name.startswith("."):
-            shutil.copyfile(path, place / path.name)
-
-
-def _write_for_version_4(place: Path) -> None:
-    """Write the configuration as transformers 4 spells it, where it can be said there."""
+    # As transformers 4 spells it, where it can be said there.
     raw = read_json(place / CONFIG)
-    if "rope_parameters" not in raw:
-        return
-    try:
-        spelling = json.loads(convert(read_positions(place), "hf4"))
-    except ConfigError:
-        return
-    del raw["rope_parameters"]
-    write_text(place / CONFIG4, json.dumps({**raw, **spelling}, indent=2))
+    if raw.pop("rope_parameters", None) is not None:
+        try:
+            spelling = json.loads(convert(read_positions(place), "hf4"))
+        except ConfigError:
+            return
+        write_text(place / CONFIG4, json.dumps({**raw, **spelling}, indent=2))
 
 
 def list_engine_lines(folder: Path) -> Iterator[tuple[str, str]]:
@@ -248,3 +240,98 @@ def list_engine_lines(folder: Path) -> Iterator[tuple[str, str]]:
             yield name, convert(positions, form)
         except ConfigError as fault:
             yield name, f"cannot be told: {'; '.join(fault.faults)}"
+
+
+def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours: bool, dependence: int) -> Finding:
+    """Return the finding that says what a written model computes where it goes on by its cache.
+
+    ``chosen``: what was judged of it, after training where it was trained. ``ours``: whether it is one of this project.
+    """
+    trained, lengths = written.trained, chosen.drift.lengths
+    is_stale = written.stale > STALE * written.spread
+    rows: list[tuple[object, ...]] = []
+    if chosen.cached is not None:
+        means = [reading.losses_NR.mean(0) for reading in (plain.drift, chosen.drift, chosen.cached)]
+        rows = list(zip(lengths, *means, strict=True))
+        plain_loss = f"{means[0][-1]:.3f}" if np.isfinite(means[0][-1]) else "it cannot be read"
+        verdict = (
+            f"It reads otherwise: after {trained:,} tokens at once and the others one by one the loss at "
+            f"{lengths[-1]:,} tokens is {means[2][-1]:.3f}; in one pass it is {means[1][-1]:.3f}, as trained "
+            f"{plain_loss}. {KEPT_KEYS[dependence]} Beyond {trained:,} tokens its logits differ by "
+            f"up to {written.change:.2g} from those of one pass; their standard deviation is {written.spread:.2g}."
+        )
+    elif dependence and ours:
+        verdict = (
+            f"It takes none beyond {trained:,} tokens, where keys in it would be stale: `generate` reads the whole "
+            "text again at every step, as in one pass, which is slower."
+        )
+    elif not written.steps:
+        verdict = "It was not tried: this model does not go on from a cache to the logits of one pass."
+    else:
+        verdict = (
+            f"Nothing: its positions do not depend on the length of the text. After {trained:,} tokens at once, "
+            f"{written.steps} tokens one by one gave logits that differ by at most {written.step_error:.1g}."
+        )
+    if is_stale:
+        verdict += (
+            f" After a text of {written.longest:,} tokens, one of {trained:,} gives logits that differ by up to "
+            f"{written.stale:.2g} from those in a fresh process: transformers keeps the base of the longer text until "
+            "it reads a shorter one than that."
+        )
+    return Finding(
+        "extend.cache",
+        "What changes where it goes on by its cache, as in `generate`?",
+        verdict,
+        light="warn" if rows or is_stale else "good",
+        table=Table.of(["tokens", "loss as trained", "loss in one pass", "loss by its cache"], rows),
+        method=(
+            "The written folder was opened again; one text of random tokens was read in one pass and by its cache, and "
+            "compared with what was judged. Losses: texts of the judgement."
+        ),
+        details=DETAILS,
+    )
+
+
+def make_engine_finding(folder: Path, dependence: int = 0) -> Finding:
+    """Return the finding that lists how each program is told the positions of a written model."""
+    verdict = "transformers 5 reads the folder as it is"
+    verdict += (
+        f"; for transformers 4 put {CONFIG4} in the place of config.json." if (folder / CONFIG4).exists() else "."
+    )
+    if dependence == 1:
+        verdict += " vLLM and SGLang use the long list for every text, short ones too."
+    return Finding(
+        "extend.engines",
+        "How is it served?",
+        verdict,
+        light="info",
+        table=Table.of(["program", "is told"], list_engine_lines(folder)),
+        method="Converted from the written configuration, as `clockhands explain --to` does.",
+        details=DETAILS,
+    )
+
+
+def write_card(findings: Findings, choice: Choice, source: str, folder: Path) -> Path:
+    """Write ``README.md`` of an extended model: the sentences of the findings with their tables."""
+    from huggingface_hub import ModelCard, ModelCardData
+
+    base = None if Path(source).exists() else source  # a folder is nobody else's model
+    data = ModelCardData(library_name="transformers", tags=["clockhands", "long-context"], base_model=base)
+    parts = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {source}, for texts of {choice.longest:,} tokens",
+        describe_choice(choice),
+        f"Trained on texts of {choice.trained:,} tokens. Made by `{findings.command}`.",
+    ]
+    for finding in findings:
+        parts += [f"## {finding.question}", finding.verdict]
+        if finding.table.rows:
+            lines = []
+            for row in (finding.table.columns, ["---"] * len(finding.table.columns), *finding.table.rows):
+                texts = [
+                    f"{cell:.4g}" if isinstance(cell, float) else str("" if cell is None else cell) for cell in row
+                ]
+                lines.append("| " + " | ".join(text.replace("\n", "⏎").replace("|", "\\|") for text in texts) + " |")
+            parts.append("\n".join(lines))
+    ModelCard("\n\n".join(parts) + "\n").save(folder / "README.md")
+    return folder / "README.md"
