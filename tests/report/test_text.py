@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clockhands.findings import Finding
-from clockhands.report.text import format_interval, format_number, format_quantity, make_slugs, use_minus
+from clockhands.findings import SHARE, Finding
+from clockhands.report.text import format_amount, format_interval, format_number, format_quantity, make_slugs, use_minus
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,8 @@ def test_quantity_and_span() -> None:
     assert format_quantity(9.4, "%") == "9.4\u00a0%"
     assert format_quantity("none") == "none"
     assert format_interval((0.25, 1)) == "[0.25, 1]"
+    assert format_amount(0.93042, SHARE, (0.93041, 0.93044)) == "93.042", "the digits of its interval"
+    assert format_amount(0.93042, SHARE, (0.9, 0.95)) == format_amount(0.93042, SHARE) == "93"
     assert format_interval((0.93041, 0.93044)) == "[0.93041, 0.93044]"
     assert format_interval((0.5, 0.5)) == "[0.5, 0.5]"
     assert format_interval(None) == ""

@@ -148,8 +148,10 @@ class Findings:
                 )
             items = tuple(_read_finding(item) for item in raw.pop("items"))
             return cls(items=items, opening=tuple(raw.pop("opening", ())), **raw)
-        except (KeyError, TypeError, AttributeError, ValueError) as fault:
-            raise DataError(f"this is no findings file: {_describe_fault(fault)}") from fault
+        except KeyError as fault:
+            raise DataError(f"this is no findings file: it has no {fault.args[0]!r}") from fault
+        except (TypeError, AttributeError, ValueError) as fault:
+            raise DataError(f"this is no findings file: {fault}") from fault
 
     def save(self, path: str | Path) -> Path:
         """Write the findings as JSON to a file, whole or not at all, and return its path. Raises DataError."""
@@ -177,11 +179,6 @@ def set_html_renderer(renderer: Callable[[Findings], str]) -> None:
     """Set the function that draws findings as HTML in a notebook; ``clockhands.report`` sets its own when imported."""
     global _html_renderer
     _html_renderer = renderer
-
-
-def _describe_fault(fault: Exception) -> str:
-    """Return what is wrong with a document, from the exception that reading it raised."""
-    return f"it has no {fault.args[0]!r}" if isinstance(fault, KeyError) else str(fault)
 
 
 def _make_plain(value: Any) -> Any:

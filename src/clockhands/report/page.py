@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import itertools
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
-from clockhands.findings import Figure, Finding, Findings
-from clockhands.report.render import read_asset, render, render_page
-from clockhands.report.tables import TableView, view_table
+from clockhands.findings import Figure, Findings, Scalar
+from clockhands.report.render import make_policy, read_asset, render
+from clockhands.report.tables import view_table
 from clockhands.report.text import MEANINGS, make_slugs, shorten_paths, take_first_sentence, use_minus
 
 PREVIEW = "preview.png"
@@ -27,21 +27,6 @@ SMALL_TABLE = (4, 4)
 _PLAIN = (str, int, float, bool, type(None))
 _LAYOUT = ("group", "opening")
 """Details of a finding that say where it stands on the page."""
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
-
-    ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none.
-    """
-
-    id: str
-    number: int
-    finding: Finding
-    svg: Markup | None
-    table: TableView | None
-    details: dict[str, Any]
 
 
 def make_page(findings: Findings, *, title: str | None = None, script: bool = True) -> str:
@@ -68,17 +53,14 @@ def _is_worth_drawing(figure: Figure) -> bool:
 
     Without a panel, with one point a line, or with one value everywhere there is nothing that the verdict does not say.
     """
-    marks = [mark for panel in figure.panels for mark in panel.marks if mark.emphasis != "reference"]
-    # Of marks that stand alone the numbers are those of y, or of x where y holds names.
-    alone = {
-        value
-        for mark in marks
-        if mark.kind in ("points", "bars", "stack")
-        for value in (mark.x if any(isinstance(name, str) for name in mark.y) else mark.y)
-        if value is not None
-    }
-    lines = [max(len(mark.y), len(mark.low)) for mark in marks if mark.kind in ("line", "band")]
-    return len(alone) > 1 or max(lines, default=0) > 1 or any(mark.z for mark in marks)
+    alone: set[Scalar] = set()
+    for mark in (mark for panel in figure.panels for mark in panel.marks if mark.emphasis != "reference"):
+        if mark.z or (mark.kind in ("line", "band") and max(len(mark.y), len(mark.low)) > 1):
+            return True
+        if mark.kind in ("points", "bars", "stack"):
+            # Of marks that stand alone the numbers are those of y, or of x where y holds names.
+            alone.update(mark.x if any(isinstance(name, str) for name in mark.y) else mark.y)
+    return len(alone - {None}) > 1
 
 
 def compose(
@@ -94,17 +76,36 @@ def compose(
     ``script`` as ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, to be linked.
     """
     findings = _shorten_all_paths(findings)
-    named = list(zip(make_slugs(findings), findings, strict=True))
-    sections = _number_figures([_make_section(name, finding, drawn) for name, finding in named])
+    sections: list[dict[str, Any]] = [
+        {
+            "id": name,
+            "finding": finding,
+            "svg": Markup(drawn[name]) if name in drawn else None,
+            "table": view_table(finding.table),
+            "details": {k: v for k, v in finding.details.items() if k not in _LAYOUT and isinstance(v, _PLAIN)},
+        }
+        for name, finding in zip(make_slugs(findings), findings, strict=True)
+    ]
+    # Sections stand under their headings, in their order; what was skipped comes last, together.
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for section in sorted(sections, key=lambda section: section["finding"].light == "skip"):
+        finding = section["finding"]
+        heading = SKIPPED if finding.light == "skip" else str(finding.details.get("group", ""))
+        groups.setdefault(heading, []).append(section)
+    numbers = itertools.count(1)
+    for section in itertools.chain.from_iterable(groups.values()):
+        section["number"] = next(numbers) if section["svg"] else 0
     opening = next((finding for finding in findings if finding.details.get("opening")), None)
     # A fact that stands in the opening, or is the verdict of the finding there, is not told again.
     opened = "" if opening is None else f"{opening.details['opening']}\n{opening.verdict}"
     counts = [(sum(finding.light == light for finding in findings), word) for light, word in MEANINGS.items()]
-    return render_page(
+    program = read_asset("figures.js").replace("</", "<\\/") if script and drawn else ""
+    return render(
         "findings.html",
-        shorten_paths(title or findings.title),
-        script="figures.js" if script and drawn else "",
-        style=_make_figure_style() if drawn else "",
+        title=shorten_paths(title or findings.title),
+        policy=make_policy(program),
+        style=Markup(read_asset("style.css") + (_make_figure_style() if drawn else "")),
+        script=Markup(program),
         files=files,
         widths=PAPER_WIDTHS,
         preview=PREVIEW if files and drawn else "",
@@ -114,24 +115,23 @@ def compose(
         small_table=opening is not None
         and 0 < len(opening.table.rows) <= SMALL_TABLE[0]
         and len(opening.table.columns) <= SMALL_TABLE[1],
-        cards=_choose_cards(findings, named),
+        cards=_choose_cards(findings, sections),
         sections=sections,
-        groups=_group_sections(sections),
+        groups=groups,
         skipped=SKIPPED,
         tally=", ".join(f"{count} {word}" for count, word in counts if count),
     )
 
 
-def _choose_cards(findings: Findings, named: Sequence[tuple[str, Finding]]) -> list[dict[str, Any]]:
+def _choose_cards(findings: Findings, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the findings that the command named to open its page, or else the first that are bad or to watch."""
-    shown = [(name, finding) for name, finding in named if not finding.details.get("opening")]
-    chosen = [entry for name in findings.opening for entry in shown if entry[1].name == name]
-    if not findings.opening:
-        chosen = [entry for light in ("bad", "warn") for entry in shown if entry[1].light == light]
-    return [
-        {"id": name, "finding": finding, "sentence": take_first_sentence(finding.verdict)}
-        for name, finding in [entry for entry in chosen if entry[1].light != "skip"][:CARDS]
-    ]
+    shown = [section for section in sections if not section["finding"].details.get("opening")]
+    if findings.opening:
+        chosen = [section for name in findings.opening for section in shown if section["finding"].name == name]
+        chosen = [section for section in chosen if section["finding"].light != "skip"]
+    else:
+        chosen = [section for light in ("bad", "warn") for section in shown if section["finding"].light == light]
+    return [{**section, "sentence": take_first_sentence(section["finding"].verdict)} for section in chosen[:CARDS]]
 
 
 def _make_figure_style() -> str:
@@ -142,43 +142,21 @@ def _make_figure_style() -> str:
     return f"{read_asset('figures.css')}@media screen and (prefers-color-scheme: dark){{{dark}}}"
 
 
-def _number_figures(sections: Sequence[_Section]) -> list[_Section]:
-    """Return the sections with the numbers of their figures, counted in the order in which a reader meets them."""
-    in_order = [section.id for group in _group_sections(sections).values() for section in group if section.svg]
-    numbers = {name: number for number, name in enumerate(in_order, 1)}
-    return [replace(section, number=numbers.get(section.id, 0)) for section in sections]
-
-
-def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> _Section:
-    """Return a finding as the template needs it; details that are no plain values are left out."""
-    svg = Markup(drawn[name]) if name in drawn else None
-    details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and isinstance(value, _PLAIN)}
-    return _Section(name, 0, finding, svg, view_table(finding.table), details)
-
-
-def _group_sections(sections: Sequence[_Section]) -> dict[str, list[_Section]]:
-    """Return the sections by heading, ``details["group"]``, in their order; what was skipped comes last, together."""
-    groups: dict[str, list[_Section]] = {}
-    for section in sections:
-        if section.finding.light != "skip":
-            groups.setdefault(str(section.finding.details.get("group", "")), []).append(section)
-    skipped = [section for section in sections if section.finding.light == "skip"]
-    return {**groups, SKIPPED: skipped} if skipped else groups
-
-
 def _shorten_all_paths(findings: Findings) -> Findings:
     """Return the findings without absolute paths in what a page tells; tables and figures, which hold text, stay."""
 
     def shorten(value: Any) -> Any:
         return shorten_paths(value) if isinstance(value, str) else value
 
-    names = ("question", "method", "source", "command")
     items = tuple(
         replace(
             item,
-            details={key: shorten(value) for key, value in item.details.items()},
+            question=shorten(item.question),
             verdict=use_minus(shorten(item.verdict)),
-            **{name: shorten(getattr(item, name)) for name in names},
+            method=shorten(item.method),
+            source=shorten(item.source),
+            command=shorten(item.command),
+            details={key: shorten(value) for key, value in item.details.items()},
         )
         for item in findings
     )

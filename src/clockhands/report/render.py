@@ -41,24 +41,6 @@ def render(template: str, **values: Any) -> str:
     return make_environment().get_template(template).render(**values)
 
 
-def render_page(template: str, title: str, *, script: str = "", style: str = "", **values: Any) -> str:
-    """Return a whole page.
-
-    ``script`` names files of ``templates``, with spaces between them, which become one script; ``style`` is added to
-    the style sheet.
-    """
-    program = "\n".join(map(read_asset, script.split())).replace("</", "<\\/")
-    sheet = read_asset("style.css") + style
-    return render(
-        template,
-        title=title,
-        policy=make_policy(program),
-        style=Markup(sheet),
-        script=Markup(program),
-        **values,
-    )
-
-
 def make_policy(script: str = "", *, workers: bool = False) -> str:
     """Return the content security policy of a page that runs this script and no other, or none at all.
 
@@ -115,16 +97,16 @@ def _escape_lines(text: object) -> Markup:
 
 
 def _render_prose(text: str) -> Markup:
-    """Return plain text as HTML: blank lines separate paragraphs, ``backticks`` become code, web addresses links."""
-    paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part]
-    return Markup("".join(f"<p>{_render_inline(str(_escape_lines(part)))}</p>" for part in paragraphs))
+    """Return plain text as HTML: blank lines separate paragraphs, ``backticks`` become code, web addresses links.
 
-
-def _render_inline(escaped: str) -> str:
-    """Return escaped text with its backticks as code, and web addresses and arXiv numbers as links."""
-    escaped = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", escaped)
-    link = r'<a href="\g<0>" rel="noreferrer">\g<0></a>'
-    escaped = re.sub(r"https://[^\s<>&;,)]+[^\s<>&;,).]", link, escaped)
-    return re.sub(
-        r"\barXiv:(\d{4}\.\d{4,5})", r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>', escaped
-    )
+    So do arXiv numbers.
+    """
+    paragraphs = []
+    for part in filter(None, re.split(r"\n\s*\n", text.strip())):
+        escaped = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", str(_escape_lines(part)))
+        link = r'<a href="\g<0>" rel="noreferrer">\g<0></a>'
+        escaped = re.sub(r"https://[^\s<>&;,)]+[^\s<>&;,).]", link, escaped)
+        number = r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>'
+        escaped = re.sub(r"\barXiv:(\d{4}\.\d{4,5})", number, escaped)
+        paragraphs.append(f"<p>{escaped}</p>")
+    return Markup("".join(paragraphs))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
 
 from clockhands.findings import Figure, Finding, Findings, Light, Panel, Scalar, Table, join_words
 from clockhands.report.text import format_quantity
@@ -78,42 +77,27 @@ def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
         same = a.verdict == b.verdict
         return a if same else replace(a, verdict=f"A: {a.verdict} B: {b.verdict}")
     lead = b if a.light == "skip" else a
-    details: dict[str, Any] = {"group": lead.details["group"]} if "group" in lead.details else {}
+    details = {key: value for key, value in lead.details.items() if key == "group"}
+    verdict, difference = f"A: {a.verdict}\nB: {b.verdict}", None
+    if isinstance(a.value, (int, float)) and isinstance(b.value, (int, float)) and a.unit == b.unit:
+        difference = float(b.value) - float(a.value)
+        verdict += f"\nDifference B − A: {format_quantity(difference, a.unit)}"
+        if a.interval and b.interval:
+            apart = a.interval[1] < b.interval[0] or b.interval[1] < a.interval[0]
+            verdict += "; the intervals do not overlap" if apart else "; the intervals overlap"
+        verdict += "."
     return replace(
         lead,
-        verdict=f"A: {a.verdict}\nB: {b.verdict}{_describe_difference(a, b)}",
-        value=_compute_difference(a, b),
-        unit="" if _compute_difference(a, b) is None else f"{a.unit} B − A".strip(),
+        verdict=verdict,
+        value=difference,
+        unit="" if difference is None else f"{a.unit} B − A".strip(),
         interval=None,
         references=(),
         light=min(a.light, b.light, key=_WORST.index),
         table=_combine_tables(a.table, b.table),
         figure=_combine_figures(a.figure, b.figure),
-        details={
-            **details,
-            "A": format_quantity(a.value, a.unit),
-            "B": format_quantity(b.value, b.unit),
-        },
+        details={**details, "A": format_quantity(a.value, a.unit), "B": format_quantity(b.value, b.unit)},
     )
-
-
-def _compute_difference(a: Finding, b: Finding) -> float | None:
-    """Return the value of B less that of A; None where they are not numbers of one unit."""
-    if isinstance(a.value, (int, float)) and isinstance(b.value, (int, float)) and a.unit == b.unit:
-        return float(b.value) - float(a.value)
-    return None
-
-
-def _describe_difference(a: Finding, b: Finding) -> str:
-    """Say how far apart the two values are, and whether their intervals overlap; empty where there is no difference."""
-    difference = _compute_difference(a, b)
-    if difference is None:
-        return ""
-    sentence = f"\nDifference B − A: {format_quantity(difference, a.unit)}"
-    if a.interval and b.interval:
-        apart = a.interval[1] < b.interval[0] or b.interval[1] < a.interval[0]
-        sentence += "; the intervals do not overlap" if apart else "; the intervals overlap"
-    return f"{sentence}."
 
 
 def _combine_tables(a: Table, b: Table) -> Table:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 from urllib.parse import quote
 
-from clockhands.findings import Finding, Mark, Scalar, Table
+from clockhands.findings import Finding, Scalar, Table
 from clockhands.findings.csv_text import write_csv
 from clockhands.report.text import format_number
 
@@ -21,21 +22,14 @@ LARGEST_CSV = 24_000
 
 
 @dataclass(frozen=True)
-class _Column:
-    """The name of a column, and whether all its cells are numbers."""
-
-    name: str
-    numeric: bool
-
-
-@dataclass(frozen=True)
 class TableView:
     """The first rows of a table, the number of all, and a ``data:`` address of the whole if it is small.
 
-    ``wide``: whether a line of it is too long for a phone, where each row then becomes a block of labelled cells.
+    ``columns``: the ``name`` of each, and whether all its cells are ``numeric``. ``wide``: whether a line of it is too
+    long for a phone, where each row then becomes a block of labelled cells.
     """
 
-    columns: tuple[_Column, ...]
+    columns: tuple[dict[str, Any], ...]
     rows: tuple[tuple[Scalar, ...], ...]
     count: int
     download: str
@@ -46,26 +40,22 @@ def view_table(table: Table) -> TableView | None:
     """Return what a page shows of the table; None if it has no rows."""
     if not table.rows:
         return None
-    numeric = (
-        all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
-        for cells in zip(*table.rows, strict=True)
-    )
-    columns = tuple(_Column(name, flag) for name, flag in zip(table.columns, numeric, strict=True))
+    columns = []
+    for name, *cells in zip(table.columns, *table.rows, strict=True):
+        numeric = all(isinstance(cell, (int, float, type(None))) and not isinstance(cell, bool) for cell in cells)
+        columns.append({"name": name, "numeric": numeric})
     rows, text = table.rows[:SHOWN_ROWS], to_csv(table)
     download = "" if len(text) > LARGEST_CSV else "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
-    return TableView(columns, rows, len(table.rows), download, is_wide(table.columns, rows))
+    return TableView(tuple(columns), rows, len(table.rows), download, is_wide(table.columns, rows))
 
 
 def is_wide(names: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> bool:
     """Tell whether a table scrolls sideways on a phone: its text breaks between words, its numbers nowhere."""
-    cells = zip(names, *rows, strict=True)
-    needed = [max(len(part) for cell in column for part in _split(cell)) + 2 for column in cells]
-    return sum(needed) > PHONE_CHARACTERS
-
-
-def _split(cell: Scalar) -> list[str]:
-    """Return the parts of a cell between which a line may end."""
-    return re.split(r"[ \n]", cell) if isinstance(cell, str) else [format_number(cell)]
+    needed = 0
+    for column in zip(names, *rows, strict=True):
+        texts = [re.split(r"[ \n]", cell) if isinstance(cell, str) else [format_number(cell)] for cell in column]
+        needed += max(len(part) for parts in texts for part in parts) + 2
+    return needed > PHONE_CHARACTERS
 
 
 def to_csv(table: Table) -> str:
@@ -77,22 +67,16 @@ def read_values(finding: Finding) -> Table:
     """Return the numbers behind the figure of a finding: its table, or what is drawn where it has none."""
     if finding.table.rows or finding.figure is None:
         return finding.table
-    rows = [
-        (panel.title or str(number), mark.label, *values)
-        for number, panel in enumerate(finding.figure.panels, 1)
-        for mark in panel.marks
-        for values in _list_values(mark)
-    ]
+    rows: list[tuple[Scalar, ...]] = []
+    for number, panel in enumerate(finding.figure.panels, 1):
+        for mark in panel.marks:
+            start = (panel.title or str(number), mark.label)
+            if not mark.z:
+                drawn = zip_longest(mark.x, mark.y, mark.low, mark.high, mark.names)
+                rows += [(*start, x, y, None, low, high, name) for x, y, low, high, name in drawn]
+            for row, cells in enumerate(mark.z):
+                for column, cell in enumerate(cells):
+                    x, y = mark.x[column] if mark.x else column, mark.y[row] if mark.y else row
+                    name = mark.names[row * len(cells) + column] if mark.names else None
+                    rows.append((*start, x, y, cell, None, None, name))
     return Table(("panel", "what", "x", "y", "value", "low", "high", "name"), tuple(rows))
-
-
-def _list_values(mark: Mark) -> Iterator[tuple[Scalar, ...]]:
-    """Yield x, y, the value of a cell, low, high and name of everything that a mark draws."""
-    if mark.z:
-        for row, cells in enumerate(mark.z):
-            for column, cell in enumerate(cells):
-                x, y = (names[at] if names else at for names, at in ((mark.x, column), (mark.y, row)))
-                yield x, y, cell, None, None, mark.names[row * len(cells) + column] if mark.names else None
-        return
-    for x, y, low, high, name in zip_longest(mark.x, mark.y, mark.low, mark.high, mark.names):
-        yield x, y, None, low, high, name

@@ -10,7 +10,6 @@ from clockhands.streams import make_console, replace_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 COLOURS = {"good": "green", "warn": "yellow", "bad": "red", "info": "blue", "skip": "bright_black"}
 
@@ -37,18 +36,11 @@ def show(findings: Findings, console: Console | None = None) -> None:
         line.stylize("bright_black")
         console.print(line)
     console.print()
-    console.print(_count_lights(findings))
+    counts = [(kind, sum(finding.light == kind for finding in findings)) for kind in MEANINGS]
+    parts = [(f"{LIGHTS[kind]} {count} {MEANINGS[kind]}", COLOURS[kind]) for kind, count in counts if count]
+    console.print(Text("   ").join([Text(text, style=colour) for text, colour in parts]))
 
 
 def _get_symbol(finding: Finding) -> tuple[str, str]:
     """Return the sign of a finding's light, with its style."""
     return f" {LIGHTS[finding.light]} ", f"bold {COLOURS[finding.light]}"
-
-
-def _count_lights(findings: Findings) -> Text:
-    """Return the last line: how many findings have each light."""
-    from rich.text import Text
-
-    counts = {kind: sum(finding.light == kind for finding in findings) for kind in MEANINGS}
-    parts = [(f"{LIGHTS[kind]} {count} {MEANINGS[kind]}", COLOURS[kind]) for kind, count in counts.items() if count]
-    return Text("   ").join([Text(text, style=colour) for text, colour in parts])

@@ -69,17 +69,18 @@ def scale_unit(unit: str) -> tuple[float, str]:
     return (100.0, f"% {rest}".strip()) if first == SHARE else (1.0, unit)
 
 
-def format_amount(value: Scalar, unit: str = "") -> str:
-    """Return a number of this unit as a reader sees it, without the unit."""
+def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None) -> str:
+    """Return a number of this unit as a reader sees it, without the unit; with the digits of its interval."""
     factor, _ = scale_unit(unit)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and factor != 1.0:
-        return format_number(value * factor)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        digits = 3 if not interval else choose_digits(interval[0] * factor, interval[1] * factor, 3, format_number)
+        return format_number(value * factor if factor != 1.0 else value, digits)
     return format_number(value)
 
 
-def format_quantity(value: Scalar, unit: str = "") -> str:
-    """Return a number and its unit, with a space that does not break."""
-    shown = format_amount(value, unit)
+def format_quantity(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None) -> str:
+    """Return a number and its unit, with a space that does not break; digits as ``format_amount``."""
+    shown = format_amount(value, unit, interval)
     return f"{shown}\u00a0{replace_controls(scale_unit(unit)[1])}" if unit else shown
 
 
@@ -96,8 +97,8 @@ def describe_measured(finding: Finding, signature: str = "") -> str:
     """Return the value of a finding with its interval, its references by name, and the signature: a caption's end."""
     if finding.value is None or isinstance(finding.value, str):
         return f"Measured by {replace_controls(signature)}." if signature else ""
-    interval = format_interval(finding.interval, finding.unit)
-    parts = [f"Value {format_quantity(finding.value, finding.unit)} {interval}".strip()]
+    value = format_quantity(finding.value, finding.unit, finding.interval)
+    parts = [f"Value {value} {format_interval(finding.interval, finding.unit)}".strip()]
     for reference in finding.references:
         beside = f"{replace_controls(reference.name)} {format_quantity(reference.value, finding.unit)}"
         parts.append(f"{beside} {format_interval(reference.interval, finding.unit)}".strip())

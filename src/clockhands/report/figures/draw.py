@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
@@ -19,7 +19,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from clockhands.errors import DataError, describe_unknown
-from clockhands.findings import Figure, Mark, Panel, Scalar
+from clockhands.findings import Figure, Panel, Scalar
 from clockhands.report.figures.layout import (
     LINE,
     Axis,
@@ -229,41 +229,28 @@ def _make_target(ax: Axes, spot: Spot, height: float) -> Target | None:
 
 def show_percent(figure: Figure) -> Figure:
     """Return the figure with every axis and colour bar whose label begins with "share" in percent."""
-    return replace(figure, panels=tuple(_convert_panel(panel) for panel in figure.panels))
+    panels = []
+    for panel in figure.panels:
+        (across, xlabel), (up, ylabel) = scale_unit(panel.xlabel), scale_unit(panel.ylabel)
+        marks = []
+        for mark in panel.marks:
+            inside, label = scale_unit(mark.label) if mark.z else (1.0, mark.label)
+            # ``low`` and ``high`` are of the axis that has no names.
+            along = across if any(isinstance(value, str) for value in mark.y) else up
+            factors = {"x": across, "y": up, "low": along, "high": along}
+            scaled: dict[str, Any] = {name: _scale(getattr(mark, name), by) for name, by in factors.items()}
+            marks.append(replace(mark, label=label, z=tuple(_scale(row, inside) for row in mark.z), **scaled))
+        limits: dict[str, Any] = {"xlim": panel.xlim and _scale(panel.xlim, across)}
+        limits["ylim"] = panel.ylim and _scale(panel.ylim, up)
+        panels.append(replace(panel, marks=tuple(marks), xlabel=xlabel, ylabel=ylabel, **limits))
+    return replace(figure, panels=tuple(panels))
 
 
-def _convert_panel(panel: Panel) -> Panel:
-    """Return the panel with its labels, limits and marks in the units that a reader sees."""
-    (across, xlabel), (up, ylabel) = scale_unit(panel.xlabel), scale_unit(panel.ylabel)
-    marks = tuple(_convert_mark(mark, across, up) for mark in panel.marks)
-    if across == up == 1.0:
-        return replace(panel, marks=marks)
-    xlim, ylim = (
-        ends and (ends[0] * factor, ends[1] * factor) for ends, factor in ((panel.xlim, across), (panel.ylim, up))
-    )
-    return replace(panel, marks=marks, xlabel=xlabel, ylabel=ylabel, xlim=xlim, ylim=ylim)
-
-
-def _convert_mark(mark: Mark, across: float, up: float) -> Mark:
-    """Return the mark with its numbers multiplied; ``low`` and ``high`` are of the axis that has no names."""
-    inside, label = scale_unit(mark.label) if mark.z else (1.0, mark.label)
-    if across == up == inside == 1.0:
-        return mark
-    along = across if any(isinstance(value, str) for value in mark.y) else up
-    return replace(
-        mark,
-        label=label,
-        x=tuple(_scale(value, across) for value in mark.x),
-        y=tuple(_scale(value, up) for value in mark.y),
-        low=tuple(value * along for value in mark.low),
-        high=tuple(value * along for value in mark.high),
-        z=tuple(tuple(None if value is None else value * inside for value in row) for row in mark.z),
-    )
-
-
-def _scale(value: Scalar, factor: float) -> Scalar:
-    """Return a number multiplied; names stay."""
-    return value * factor if isinstance(value, (int, float)) and factor != 1.0 else value
+def _scale(values: Sequence[Scalar], factor: float) -> tuple[Any, ...]:
+    """Return numbers multiplied; names, and values that are missing, stay."""
+    if factor == 1.0:
+        return tuple(values)
+    return tuple(value * factor if isinstance(value, (int, float)) else value for value in values)
 
 
 def check_figure(figure: Figure, name: str) -> None:

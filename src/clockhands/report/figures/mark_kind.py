@@ -128,8 +128,11 @@ class MarkKind:
                 raise DataError(f"{where} has no {field_name}; a {mark.kind} cannot be drawn without it")
         if bool(mark.low) != bool(mark.high):
             raise DataError(f"{where} has only one of low and high; give both or neither")
-        if not self.rule:
-            _check_lengths(mark, where)
+        fields = ("x", "y", "low", "high", "names")
+        lengths = {name: len(getattr(mark, name)) for name in fields if getattr(mark, name)}
+        if not self.rule and len(set(lengths.values())) > 1:
+            counts = ", ".join(f"{count} {name}" for name, count in lengths.items())
+            raise DataError(f"{where} has {counts}; there must be equally many of each")
         if _has_text(mark.x) and _has_text(mark.y):
             raise DataError(f"{where} has words on both axes; one of x and y must be numbers")
         if _has_text(mark.low) or _has_text(mark.high):
@@ -150,12 +153,3 @@ def label_values(mark: Mark, index: int, values: str) -> str:
 def _has_text(values: Sequence[Scalar]) -> bool:
     """Tell whether any value is text."""
     return any(isinstance(value, str) for value in values)
-
-
-def _check_lengths(mark: Mark, where: str) -> None:
-    """Raise DataError unless all fields that are given have as many values."""
-    fields = ("x", "y", "low", "high", "names")
-    lengths = {name: len(getattr(mark, name)) for name in fields if getattr(mark, name)}
-    if len(set(lengths.values())) > 1:
-        counts = ", ".join(f"{count} {name}" for name, count in lengths.items())
-        raise DataError(f"{where} has {counts}; there must be equally many of each")

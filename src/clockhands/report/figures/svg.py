@@ -107,21 +107,15 @@ def _lighten(element: ET.Element) -> None:
 
 
 def _make_hover_layer(targets: Sequence[Target]) -> ET.Element:
-    """Return the transparent shapes that show the text of each target when pointed at."""
+    """Return the transparent shapes that show the text of each target when pointed at: discs, and boxes."""
     layer = ET.Element(f"{{{_SVG}}}g", {"class": "hover", "fill": "none", "pointer-events": "all"})
     for target in targets:
-        shape = _make_shape(target)
+        if target.width < 1 and target.height < 1:
+            tag, place = "circle", {"cx": f"{target.x:.1f}", "cy": f"{target.y:.1f}", "r": "5"}
+        else:
+            width, height = max(target.width, 6.0), max(target.height, 6.0)
+            x, y = target.x + (target.width - width) / 2, target.y + (target.height - height) / 2
+            tag, place = "rect", {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
+        shape = ET.SubElement(layer, f"{{{_SVG}}}{tag}", place)
         ET.SubElement(shape, f"{{{_SVG}}}title").text = replace_controls(target.text, lines=True)
-        layer.append(shape)
     return layer
-
-
-def _make_shape(target: Target) -> ET.Element:
-    """Return the shape of a target: a disc, or a box of at least 6 points."""
-    if target.width < 1 and target.height < 1:
-        centre = {"cx": f"{target.x:.1f}", "cy": f"{target.y:.1f}", "r": "5"}
-        return ET.Element(f"{{{_SVG}}}circle", centre)
-    width, height = max(target.width, 6.0), max(target.height, 6.0)
-    x, y = target.x + (target.width - width) / 2, target.y + (target.height - height) / 2
-    box = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
-    return ET.Element(f"{{{_SVG}}}rect", box)
