@@ -60,14 +60,14 @@ def test_a_file_grows_while_it_is_translated_and_keeps_its_lines_when_stopped(
     assert main(command) == 2
     assert f"{part} exists (what an interrupted translation left); name another file" in capsys.readouterr().err
     module = sys.modules["clockhands.generation.translate"]
-    first = iter([module._translate_pool])
+    first = iter([module.encode_texts])
 
     def stopped(*given: Any) -> Any:
-        for pool in first:
-            return pool(*given)
+        for encode in first:
+            return encode(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_translate_pool", stopped)
+    monkeypatch.setattr(module, "encode_texts", stopped)
     assert main([*command, "--overwrite", "--batch", "2"]) == 130
     assert capsys.readouterr().err == f"clockhands: stopped; the first 2 translations are in {part}\n"
     assert not (tmp_path / "out").exists()

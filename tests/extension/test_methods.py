@@ -92,7 +92,7 @@ def test_a_learned_table_of_ours_is_made_longer_and_written(tmp_path: Path) -> N
         assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
     assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
     written = open_language_model(tmp_path / "longer")
-    assert written.max_length == LONG
+    assert written.max_length == LONG and written.model.config.dtype == torch.float32
     torch.testing.assert_close(written.compute_logits(make_ids(LONG)), long)
     with pytest.raises(UsageError, match="a table of 32 positions"):
         model.compute_logits(make_ids(LONG))

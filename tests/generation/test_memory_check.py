@@ -35,44 +35,32 @@ def estimate(model: ClockhandsForSeq2SeqLM) -> int:
 
 
 def test_a_search_holds_what_is_estimated() -> None:
-    made = writer("rope", d_ff=16)
+    made = writer("rope")
     assert estimate(made) == measure_bytes(made)
 
 
 def test_where_positions_are_cached_too_a_search_holds_more() -> None:
-    made = writer("rope", decoder="cope", d_ff=16)
+    made = writer("rope", decoder="cope")
     assert estimate(made) <= measure_bytes(made)
 
 
 def test_where_nothing_can_be_cached_one_layer_at_a_time_has_keys() -> None:
     by_length: Any = {"scheme": "index", "normalise": "length"}
-    assert estimate(writer("rope", decoder=by_length, d_ff=16)) < estimate(writer("rope", d_ff=16))
+    assert estimate(writer("rope", decoder=by_length)) < estimate(writer("rope"))
 
 
 @pytest.mark.parametrize("options", [{"latent_width": 8, "value_dim": 2}, {"latent_width": 8, "value_dim": 12}])
 def test_values_of_another_width_than_keys_are_estimated_as_they_are_cached(options: dict[str, int]) -> None:
-    made = writer("rope", d_ff=16, **options)
+    made = writer("rope", **options)
     assert made.config.transformer_config.resolved_head_dim not in (2, 12)
     assert estimate(made) == measure_bytes(made)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
-    made = writer("rope", num_kv_heads=heads, d_ff=16)
+    made = writer("rope", num_kv_heads=heads)
     assert made.config.transformer_config.num_heads > heads
     assert estimate(made) == measure_bytes(made)
-
-
-def test_the_width_of_a_feed_forward_layer_that_is_nowhere_is_not_counted() -> None:
-    """Where every layer has experts, no state is as wide as ``d_ff``."""
-    plain, experts = (
-        writer("rope", d_ff=4096, **options)
-        for options in ({}, {"experts": 2, "expert_width": 4, "shared_expert_width": 5})
-    )
-    wide, narrow = (
-        estimate_bytes(made, batch=BATCH, beam=1, length=1, source_length=SOURCE) for made in (plain, experts)
-    )
-    assert narrow < wide / 10
 
 
 def test_layers_with_windows_hold_their_windows_and_others_all_tokens() -> None:

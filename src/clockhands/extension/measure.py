@@ -336,7 +336,7 @@ def _make_retrieval(measurement: Measurement, edge: Mark) -> Finding:
             if not np.isnan(mean):
                 depths = [None if np.isnan(rank) else rank for rank in retrieval.by_depth[task][:, place]]
                 rows.append((task, retrieval.lengths[place], mean, *depths, control))
-                means[f"{retrieval.lengths[place]:,}"] = mean
+                means[f"{retrieval.lengths[place]:,}"] = float(mean)
         marks.append(make_mark("line", tuple(means), tuple(means.values()), label=task))
     marks += [make_reference_line(CHANCE, "chance"), edge]
     counts = ", ".join(f"{count} of {task}" for task, count in retrieval.questions.items())

@@ -189,7 +189,6 @@ def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.T
 def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path, *, weights: bool) -> None:
     """Write configuration, weights and tokenizer; ``weights``: those in memory, in place of the source's files."""
     source, model = Path(extended.source), extended.model
-    config = copy.deepcopy(model.config)
     if source.is_dir() and (is_run(source) or not (weights or method.table)):
         for path in sorted(source.iterdir()):
             if path.is_file() and path.name not in LEFT and not path.name.startswith("."):
@@ -197,6 +196,7 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
     if is_run(source):
         if weights or method.table:
             model.save_pretrained(place)
+        config = copy.deepcopy(model.config)  # in which saving notes the type of the weights
         if method.options:  # with another scheme or table, the model has the configuration already
             config = change_positions(config, method.options)
         config.architectures = model.config.architectures or [type(model).__name__]
@@ -208,6 +208,7 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         if getattr(tokenizer, "model_max_length", longest) < longest:  # it would cut texts at the old length
             tokenizer.model_max_length = longest
         tokenizer.save_pretrained(place)
+    config = copy.deepcopy(model.config)
     if method.options:
         change_foreign_positions(config, method.options, extended.source, extended.trained_length)
     text, table = config.get_text_config(decoder=True), find_position_table(model)

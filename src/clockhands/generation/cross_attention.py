@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from clockhands.attention import RecordedAttention, record
 from clockhands.data import encode_texts
 from clockhands.errors import UsageError
-from clockhands.findings import Figure, Mark, Panel
+from clockhands.findings import Figure, Panel, make_heatmap
 from clockhands.generation.translate import translate
 from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 def compute_cross_attention(
@@ -43,16 +39,20 @@ def compute_cross_attention(
         raise UsageError("there is no source sentence to draw the attention of")
     if target is None:
         target = next(translate(run, [source])).text
-    device = run.model.device
-    ids_BT = torch.tensor(encode_texts(run.tokenizers.source, [source]), device=device)
-    labels_BS = torch.tensor(encode_texts(run.tokenizers.target, [target]), device=device)
+    ids_BT = torch.tensor(encode_texts(run.tokenizers.source, [source]), device=run.model.device)
+    labels_BS = torch.tensor(encode_texts(run.tokenizers.target, [target]), device=run.model.device)
     recorded: list[RecordedAttention] = []
     with record(recorded.append), torch.inference_mode():
         run.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
     # The decoder's layers come last and attend twice each: to themselves, then to the source.
     cross_attentions = recorded[-2 * layers :][1::2]
     weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in cross_attentions])
-    return weights_LHST, _decode_tokens(run.tokenizers.source, ids_BT), _decode_tokens(run.tokenizers.target, labels_BS)
+    texts = []
+    for tokenizer, ids_BS in ((run.tokenizers.source, ids_BT), (run.tokenizers.target, labels_BS)):
+        # One that decodes to no text is told by its name in the vocabulary.
+        own = [tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(token) for token in ids_BS[0].tolist()]
+        texts.append(list(map(str, own)))
+    return weights_LHST, texts[0], texts[1]
 
 
 def draw_cross_attention(run: str | Path | Run, source: str, target: str | None = None) -> Figure:
@@ -66,22 +66,14 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
     schemes = run.model.transformer.cross_schemes
     is_softmax = schemes is None or "weigh" not in schemes.active_hooks()
     rows = "every row sums to 1" if is_softmax else "its scheme replaces the softmax, and rows need not sum to 1"
-    panels = [
-        Panel(
-            (Mark("heatmap", z=tuple(map(tuple, head_ST.tolist())), x=tuple(source_tokens), y=tuple(target_tokens)),),
-            title=f"layer {layer + 1}, head {head + 1}",
-        )
-        for layer, layer_HST in enumerate(weights_LHST)
-        for head, head_ST in enumerate(layer_HST)
-    ]
+    panels = []
+    for layer, layer_HST in enumerate(weights_LHST.tolist(), 1):
+        for head, head_ST in enumerate(layer_HST, 1):
+            mark = make_heatmap(head_ST, x=tuple(source_tokens), y=tuple(target_tokens))
+            panels.append(Panel((mark,), title=f"layer {layer}, head {head}"))
     caption = (
         f"How much the decoder attends to each source token (column) where it predicts a target token (row); {rows}."
     )
     height = len(target_tokens) / len(source_tokens)
     title = "Attention from target to source, head by head"
     return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=height, title=title)
-
-
-def _decode_tokens(tokenizer: PreTrainedTokenizerBase, ids_BS: Tensor) -> list[str]:
-    """Return each token of the first row as text; one that decodes to no text, by its name in the vocabulary."""
-    return [str(tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(token)) for token in ids_BS[0].tolist()]

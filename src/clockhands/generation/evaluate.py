@@ -66,17 +66,6 @@ def evaluate(
     """
     if buckets < 1:
         raise UsageError(f"buckets={buckets}; the table by length has at least 1 row")
-    pairs, documents = _split_by_type(text)
-    if pairs:
-        return _evaluate_pairs(_open_translator(run), pairs, search or Search(), tokenize, lowercase, buckets, progress)
-    from clockhands.models import to_language_model
-
-    model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
-    return evaluate_windows(model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress)
-
-
-def _split_by_type(text: Sequence[Pair] | Sequence[str]) -> tuple[list[Pair], list[str]]:
-    """Return the pairs and the documents of a text, one of which is empty. Raises DataError for any other text."""
     if isinstance(text, str):
         raise DataError("the text is a str, not a sequence of documents; put it into a list")
     pairs = [pair for pair in text if isinstance(pair, Pair)]
@@ -88,31 +77,25 @@ def _split_by_type(text: Sequence[Pair] | Sequence[str]) -> tuple[list[Pair], li
         raise DataError(f"the text holds a {kind}; each item must be a Pair, or a document as a str")
     if pairs and documents:
         raise DataError("the text mixes pairs and documents; evaluate them one after the other")
-    return pairs, documents
+    from clockhands.models import LanguageModel, to_language_model
 
-
-def _open_translator(run: str | Path | Run | LanguageModel) -> Run:
-    """Return an opened run that translates. Raises UsageError for any other model."""
-    from clockhands.models import LanguageModel
-
+    if documents:
+        model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
+        return evaluate_windows(
+            model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress
+        )
     if isinstance(run, LanguageModel):
         raise UsageError(
             f"cannot evaluate translations with {run.source}, a language model; give documents, each a str, "
             f"instead of Pairs"
         )
-    run = open_run(run)
-    run.require("encoder-decoder", "evaluate translations")
-    return run
+    opened = open_run(run)
+    opened.require("encoder-decoder", "evaluate translations")
+    return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets, progress)
 
 
 def _evaluate_pairs(
-    run: Run,
-    pairs: list[Pair],
-    search: Search,
-    tokenize: str,
-    lowercase: bool,
-    buckets: int,
-    progress: CountProgress,
+    run: Run, pairs: list[Pair], search: Search, tokenize: str, lowercase: bool, buckets: int, progress: CountProgress
 ) -> Evaluation:
     """Translate the sources, score the translations, and measure the loss of the targets."""
     make_bleu(tokenize, lowercase=lowercase)  # An unknown tokenization is refused before anything is translated.
@@ -159,9 +142,8 @@ def measure_pair_loss(
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
     for index, indices in enumerate(np.split(order, range(batch, len(order), batch))):
         progress("measuring the loss", index * batch, len(order))
-        inputs = {
-            name: value.to(run.model.device) for name, value in collate([dataset[int(i)] for i in indices]).items()
-        }
+        batched = collate([dataset[int(i)] for i in indices])
+        inputs = {name: value.to(run.model.device) for name, value in batched.items()}
         with torch.inference_mode():
             logits_BVS = run.model(**inputs).logits.float().transpose(1, 2)
         loss_BS = F.cross_entropy(logits_BVS, inputs["labels"], ignore_index=IGNORED_LABEL, reduction="none")

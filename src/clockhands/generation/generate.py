@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation.memory_check import check_memory
+from clockhands.options import Count, NotNegative, Range, check_value
 from clockhands.runs import Run
 
 if TYPE_CHECKING:
     from clockhands.models import LanguageModel
 
-LEAST_VALUES = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
-"""The least value of each argument but ``top_p``."""
-MIN_TOP_P = 1e-9
-"""The least ``top_p``. It leaves only the likeliest token, whose probability is at least 1 / vocabulary size."""
-SAMPLING_DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
-"""The value of each sampling option that is None, where something is sampled."""
 MIN_TEMPERATURE = 1e-3
 """The lowest temperature besides 0: below it, sampling practically always takes the likeliest token."""
+VALUES: dict[str, Any] = {
+    "tokens": Count,
+    "temperature": NotNegative,
+    "top_k": Annotated[int, Range(least=0)],
+    # The least leaves only the likeliest token, whose probability is at least 1 / vocabulary size.
+    "top_p": Annotated[float, Range(least=1e-9, most=1)],
+    "beam": Count,
+    "samples": Count,
+    "max_prompt": Count,
+}
+"""The values that the arguments take."""
+OFF = {"temperature": 0, "top_k": 0, "top_p": 1}
+"""The values of sampling options that say that nothing is sampled."""
 
 
 def generate(
@@ -60,31 +67,24 @@ def generate(
     memory or the model's table of positions, for an empty prompt if the tokenizer has no token to begin with, and for a
     run that is not a language model; and what opening a model raises (``open_run``, ``open_language_model``).
     """
-    sampling = beam == 1 and temperature != 0
-    sampling_options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    _check_ranges(tokens=tokens, beam=beam, samples=samples, max_prompt=max_prompt, **sampling_options)
-    if not sampling:
-        usual = {"temperature": 0, "top_k": 0, "top_p": 1}
-        given_options = {**sampling_options, "seed": seed}.items()
-        names = [name for name, value in given_options if value is not None and value != usual.get(name)]
-        if names:
-            setting = f"beam {beam}" if beam > 1 else "temperature 0"
-            raise UsageError(f"with {setting} nothing is sampled: leave out {', '.join(names)}")
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    _check_values({"tokens": tokens, "beam": beam, "samples": samples, "max_prompt": max_prompt, **sampling}, seed)
     from clockhands.models import to_language_model  # late, as transformers is with it
 
     model = to_language_model(run, "generate")
     ids = _encode_prompt(model, prompt, max_prompt)
-    length, rows = len(ids) + tokens, max(beam, samples)
+    length = len(ids) + tokens
     if model.max_length is not None and length > model.max_length:
         raise UsageError(
             f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
             f"{model.max_length:,} positions; lower tokens or max_prompt"
         )
-    check_memory(model.model, batch=1, beam=rows, length=length, advice="tokens, beam or samples")
-    options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
-    if sampling:
-        chosen = {name: value for name, value in sampling_options.items() if value is not None}
-        options |= SAMPLING_DEFAULTS | chosen
+    advice = "tokens, beam or samples"
+    check_memory(model.model, model.device, batch=1, beam=max(beam, samples), length=length, advice=advice)
+    options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": beam == 1 and temperature != 0}
+    if options["do_sample"]:
+        chosen = {name: value for name, value in sampling.items() if value is not None}
+        options |= {"temperature": 0.8, "top_k": 0, "top_p": 1.0, **chosen}
     tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
@@ -117,23 +117,27 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
     return ids
 
 
-def _check_ranges(**values: float | int | None) -> None:
-    """Raise UsageError with every value that is out of range; None stands for the default."""
-    known = {name: value for name, value in values.items() if value is not None}
-    # "not value >= least" instead of "value < least": every comparison with NaN is false, and NaN must be refused.
-    wrong = [f"{name} is {known[name]}; it must be {least} or more" for name, least in LEAST_VALUES.items()
-             if name in known and not known[name] >= least]  # fmt: skip
-    wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
-    if not MIN_TOP_P <= known.get("top_p", 1) <= 1:
-        wrong.append(f"top_p is {known['top_p']}; it is a share of the probability, from {MIN_TOP_P} to 1")
-    if 0 < known.get("temperature", 1) < MIN_TEMPERATURE:
-        bound = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
-        wrong.append(f"temperature is {known['temperature']}; {bound}")
-    if known["samples"] > 1 and known["beam"] > 1:
-        excluded = f"samples is {known['samples']}, but a beam search gives one continuation"
-        wrong.append(f"{excluded}; leave out samples or beam")
-    elif known["samples"] > 1 and known.get("temperature") == 0:
-        same = f"samples is {known['samples']}, but with temperature 0 all would be the same"
-        wrong.append(f"{same}; leave samples out, or give a temperature of at least {MIN_TEMPERATURE}")
-    if wrong:
-        raise UsageError("; ".join(wrong))
+def _check_values(values: dict[str, Any], seed: int | None) -> None:
+    """Raise UsageError with every value that is out of range, and for those that exclude each other."""
+    given = {name: value for name, value in values.items() if value is not None}
+    faults = [fault for name, value in given.items() for fault in check_value(name, value, VALUES[name])]
+    temperature = given.get("temperature", 1)
+    if 0 < temperature < MIN_TEMPERATURE:
+        faults.append(f"temperature is {temperature}; the least is {MIN_TEMPERATURE}, or 0 for the likeliest token")
+    if given["samples"] > 1 and given["beam"] > 1:
+        faults.append(
+            f"samples is {given['samples']}, but a beam search gives one continuation; leave out samples or beam"
+        )
+    elif given["samples"] > 1 and temperature == 0:
+        faults.append(
+            f"samples is {given['samples']}, but with temperature 0 all would be the same; leave samples out, or give "
+            f"a temperature of at least {MIN_TEMPERATURE}"
+        )
+    if not faults and (given["beam"] > 1 or temperature == 0):
+        names = [name for name, off in OFF.items() if given.get(name, off) != off]
+        names += [] if seed is None else ["seed"]
+        if names:
+            setting = f"beam {given['beam']}" if given["beam"] > 1 else "temperature 0"
+            faults.append(f"with {setting} nothing is sampled: leave out {', '.join(names)}")
+    if faults:
+        raise UsageError("; ".join(faults))

@@ -142,17 +142,16 @@ def evaluate_windows(
     windows = cut_evaluation_windows(model, documents, length, stride)
     if batch is not None and batch < 1:
         raise UsageError(f"batch={batch}; at least one window is read at a time")
-    size, read = batch or choose_batch(model, length), []
+    size, losses_NS = batch or choose_batch(model, length), np.zeros((len(windows), length - 1))
     for first in range(0, len(windows), size):
         progress("reading windows", first, len(windows))
         ids_BS = torch.from_numpy(windows.ids_NS[first : first + size])
         logits_BSV = model.compute_logits(ids_BS)[:, :-1]
         labels_BS = ids_BS[:, 1:].to(logits_BSV.device)
         loss_BS = F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, reduction="none")
-        read.append(loss_BS.double().cpu().numpy())
+        losses_NS[first : first + size] = loss_BS.double().cpu().numpy()
     progress("reading windows", len(windows), len(windows))
-    losses_NS = np.concatenate(read)
-    losses_NS = np.where(windows.counted_NS[:, 1:], losses_NS, 0.0)
+    losses_NS[~windows.counted_NS[:, 1:]] = 0.0
     loss, resampled = _group_windows(losses_NS, windows)
     low, high = loss.interval
     signature = f"window:{length}" + (f"|stride:{stride}" if stride is not None else "")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -70,12 +70,33 @@ def score_translations(
     (``none``: the texts are tokenised already). Raises DataError if the two differ in number or there is nothing to
     score, UsageError for an unknown tokenization.
     """
-    _check_counts(hypotheses, references)
+    exact = compute_exact_match(hypotheses, references)
     from sacrebleu.metrics.chrf import CHRF
 
-    bleu = make_bleu(tokenize, lowercase=lowercase)
-    scores = [_score_corpus(metric, hypotheses, references) for metric in (bleu, CHRF(lowercase=lowercase))]
-    return [*scores, compute_exact_match(hypotheses, references)]
+    scores = []
+    metrics: list[Any] = [make_bleu(tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)]
+    for metric in metrics:  # of no type, because mypy refuses to replace a method
+        metric._compute_score_from_stats = _make_floating(metric._compute_score_from_stats)
+        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
+        value, signature = float(result.score), str(metric.get_signature().format(short=True))
+        # Of a single translation sacreBLEU makes no interval.
+        mean, half_width = (result._mean, result._ci) if len(hypotheses) > 1 else (value, 0.0)
+        scores.append(Score(str(result.name), value, float(mean - half_width), float(mean + half_width), signature))
+    return [*scores, exact]
+
+
+def _make_floating(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let a metric of sacreBLEU score resamples in Python's numbers.
+
+    If one scores 0, it mixes numbers of NumPy and Python, of which it cannot take the mean.
+    """
+
+    def compute_with_float(statistics: Any) -> Any:
+        result = compute(statistics)
+        result.score = float(result.score)
+        return result
+
+    return compute_with_float
 
 
 def make_bleu(tokenize: str, *, lowercase: bool) -> BLEU:
@@ -98,21 +119,16 @@ def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) ->
     are; the exact interval (Clopper & Pearson 1934) depends on their number. Raises DataError as
     ``score_translations``.
     """
-    _check_counts(hypotheses, references)
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
+    if not hypotheses:
+        raise DataError("there is nothing to score: no translation and no reference")
     is_exact_N = match_exactly(hypotheses, references)
     from scipy.stats import binomtest
 
     interval = binomtest(int(is_exact_N.sum()), len(is_exact_N)).proportion_ci(0.95, "exact")
     low, high = 100 * float(interval.low), 100 * float(interval.high)
     return Score("exact", 100 * float(is_exact_N.mean()), low, high, "nrefs:1|ci:exact")
-
-
-def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise DataError unless there is a reference for each translation, and at least one of them."""
-    if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
-    if not hypotheses:
-        raise DataError("there is nothing to score: no translation and no reference")
 
 
 def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.bool_]:
@@ -133,26 +149,6 @@ def bootstrap_mean_interval(values: NDArray[np.float64], confidence: float = 0.9
         (values,), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile", rng=SEED
     )
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
-
-
-def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score by a metric of sacreBLEU, with the interval of its bootstrap."""
-    # The metric is annotated as Any, because mypy refuses to replace a method.
-    compute = metric._compute_score_from_stats
-
-    def compute_with_float(statistics: Any) -> Any:
-        # If a resample scores 0, sacreBLEU mixes numbers of NumPy and Python, of which it cannot take the mean.
-        result = compute(statistics)
-        result.score = float(result.score)
-        return result
-
-    metric._compute_score_from_stats = compute_with_float
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
-    # Of a single translation sacreBLEU makes no interval.
-    half_width = 0.0 if len(hypotheses) < 2 else float(result._ci)
-    mean = float(result._mean) if len(hypotheses) > 1 else float(result.score)
-    signature = str(metric.get_signature().format(short=True))
-    return Score(str(result.name), float(result.score), mean - half_width, mean + half_width, signature)
 
 
 @dataclass(frozen=True)

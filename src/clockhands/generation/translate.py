@@ -119,12 +119,11 @@ def choose_engine(model: ClockhandsPreTrainedModel, beam: int) -> str:
     """
     if beam > 1 or model.device.type != "cpu" or next(model.parameters()).dtype != torch.float32:
         return "transformers"
-    if importlib.util.find_spec("ctranslate2") is None:
+    if importlib.util.find_spec("ctranslate2") is None or not get_end_tokens(model):
         return "transformers"
     from clockhands.generation.engines.ctranslate import list_obstacles
 
-    serves = get_end_tokens(model) and not list_obstacles(model.transformer)
-    return "ctranslate2" if serves else "transformers"
+    return "transformers" if list_obstacles(model.transformer) else "ctranslate2"
 
 
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
@@ -145,8 +144,8 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
         opened.require("encoder-decoder", "translate")
     if search.max_length is not None:
         # A model that never writes an end token goes on to this length, and with too large a bound would not return.
-        advice = "max_length (--max-length)"
-        check_memory(opened.model, batch=1, beam=search.beam, length=search.max_length, advice=advice)
+        sizes = {"batch": 1, "beam": search.beam, "length": search.max_length}
+        check_memory(opened.model, opened.model.device, **sizes, advice="max_length (--max-length)")
     return _translate_pools(opened, search.make_engine(opened), iter(sources), search)
 
 
@@ -154,42 +153,37 @@ def _translate_pools(
     run: Run | PlainRun, engine: Engine, stream: Iterator[str], search: Search
 ) -> Iterator[Translation]:
     """Yield the translations of a stream, in pools that grow up to ``MOST_POOL_BATCHES`` batches."""
-    batches = 1
-    while pool := list(islice(stream, search.batch * batches)):
-        yield from _translate_pool(run, engine, pool, search)
-        batches = min(2 * batches, MOST_POOL_BATCHES)
-
-
-def _translate_pool(run: Run | PlainRun, engine: Engine, pool: list[str], search: Search) -> list[Translation]:
-    """Translate in batches of similar lengths, and return the translations in the order of their sources."""
-    nonempty = [index for index, source in enumerate(pool) if source.strip()]
-    encoded = encode_texts(run.tokenizers.source, [pool[i] for i in nonempty])
-    ids = dict(zip(nonempty, shorten_rows(encoded, search.max_source, "max_source"), strict=True))
-    translations = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
-    order = sorted(nonempty, key=lambda index: len(ids[index]))
-    # Sources of one batch have the same bound, so that a translation that does not end does not depend on its batch.
-    batches = []
-    for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length)):
-        alike = list(group)
-        batches += [(bound, alike[first : first + search.batch]) for first in range(0, len(alike), search.batch)]
+    pad_id, device, pool_batches = run.tokenizers.source.pad_token_id, run.model.device, 1
     advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
-    for _, indices in batches:
-        # Refused is what does not fit even if each translation is only as long as its source.
-        source_length = max(len(ids[index]) for index in indices)
-        length = min(source_length, search.max_length or source_length)
-        sizes = {"batch": len(indices), "beam": search.beam, "length": length, "source_length": source_length}
-        check_memory(run.model, **sizes, advice=advice)
-    pad_id, device = run.tokenizers.source.pad_token_id, run.model.device
-    for bound, indices in batches:
-        ids_BT, mask_BT = pad([np.asarray(ids[index], dtype=np.int32) for index in indices], pad_id)
-        decoding = DecodingOptions(bound, search.beam, search.length_penalty)
-        outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
-        tokens = [output.tokens for output in outputs]
-        texts = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
-        for index, text, output in zip(indices, texts, outputs, strict=True):
-            score = output.log_probability / len(output.tokens) ** search.length_penalty
-            translations[index] = Translation(pool[index], text, score)
-    return [translations[index] for index in range(len(pool))]
+    while pool := list(islice(stream, search.batch * pool_batches)):
+        pool_batches = min(2 * pool_batches, MOST_POOL_BATCHES)
+        nonempty = [index for index, source in enumerate(pool) if source.strip()]
+        encoded = encode_texts(run.tokenizers.source, [pool[index] for index in nonempty])
+        ids = dict(zip(nonempty, shorten_rows(encoded, search.max_source, "max_source"), strict=True))
+        # Batches of similar lengths. Their sources have the same bound, so that a translation that does not end does
+        # not depend on its batch.
+        batches = []
+        order = sorted(nonempty, key=lambda index: len(ids[index]))
+        for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length)):
+            alike = list(group)
+            batches += [(bound, alike[first : first + search.batch]) for first in range(0, len(alike), search.batch)]
+        for _, indices in batches:
+            # Refused is what does not fit even if each translation is only as long as its source.
+            longest = len(ids[indices[-1]])
+            length = min(longest, search.max_length or longest)
+            sizes = {"batch": len(indices), "beam": search.beam, "length": length, "source_length": longest}
+            check_memory(run.model, device, **sizes, advice=advice)
+        translations = [Translation(source, "", 0.0) for source in pool]
+        for bound, indices in batches:
+            ids_BT, mask_BT = pad([np.asarray(ids[index], dtype=np.int32) for index in indices], pad_id)
+            decoding = DecodingOptions(bound, search.beam, search.length_penalty)
+            outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
+            tokens = [output.tokens for output in outputs]
+            texts = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
+            for index, text, output in zip(indices, texts, outputs, strict=True):
+                score = output.log_probability / len(output.tokens) ** search.length_penalty
+                translations[index] = Translation(pool[index], text, score)
+        yield from translations
 
 
 def bound_length(tokens: int, max_length: int | None = None) -> int:

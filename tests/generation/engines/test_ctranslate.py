@@ -14,8 +14,8 @@ import torch
 
 from clockhands.errors import PositionError, UsageError
 from clockhands.generation import DecodedSequence, DecodingOptions, Search, translate
+from clockhands.generation.engines import TransformersEngine
 from clockhands.generation.engines.ctranslate import TABLE_LENGTH, CTranslate2Engine, make_table, save_model
-from clockhands.generation.engines.huggingface import TransformersEngine
 from clockhands.generation.translate import LARGEST_PENALTY, choose_engine
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.generation.engines import DecodingOptions
-from clockhands.generation.engines import huggingface as engine_module
-from clockhands.generation.engines.huggingface import TransformersEngine
+from clockhands.generation import engines as engine_module
+from clockhands.generation.engines import DecodingOptions, TransformersEngine
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.writers import END, LONGEST, OPTIONS, START, side_of_reading, sources, writer

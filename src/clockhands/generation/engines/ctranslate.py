@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from clockhands.errors import MissingPackageError, UsageError, describe_unknown
 from clockhands.generation.engines import DecodedSequence, DecodingOptions, Engine, get_end_tokens, get_start_token
 from clockhands.model import Transformer, TransformerConfig
-from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
@@ -49,10 +47,8 @@ class CTranslate2Engine(Engine):
     model names no start token, or if CTranslate2 does not have the compute type on this device.
     """
 
-    usual_type = "float32"  # in which CTranslate2 gives the texts of ``generate``
-
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
-        super().__init__(model, compute_type)
+        super().__init__(model, compute_type or "float32")  # in which CTranslate2 gives the texts of ``generate``
         self.package = _import_package()
         self.end_tokens = get_end_tokens(model)
         obstacles = list_obstacles(model.transformer)
@@ -81,7 +77,15 @@ class CTranslate2Engine(Engine):
 
         Raises PositionError if a text needs more positions than a scheme has.
         """
-        max_length = self._ensure_tables(ids_BT.shape[1], decoding.max_new_tokens)
+        sides = [self.model.transformer.encoder, self.model.transformer.decoder]
+        declared = [stack.schemes.at_input.declares for stack in sides if stack is not None]
+        limits = [
+            sys.maxsize if scheme.max_length is None or scheme.beyond != "raise" else scheme.max_length
+            for scheme in declared
+        ]
+        # Texts can be as long as the decoder's scheme has positions.
+        max_length = min(decoding.max_new_tokens, limits[1])
+        self._ensure_tables([ids_BT.shape[1], max_length], limits)
         is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
         sources = [list(map(str, ids_T[mask_T].tolist())) for ids_T, mask_T in zip(ids_BT, is_token_BT, strict=True)]
         # With penalty 0, scores are undivided log-probabilities; a greedy search has no texts to compare. CTranslate2
@@ -92,104 +96,79 @@ class CTranslate2Engine(Engine):
             min_decoding_length=0, max_input_length=0, return_end_token=True, return_scores=True,
             end_token=list(map(str, self.end_tokens)) or None,
         )  # fmt: skip
-        # CTranslate2 has divided a log-probability by tokens ** penalty.
-        texts = [
-            DecodedSequence(
-                [int(token) for token in result.hypotheses[0]], result.scores[0] * len(result.hypotheses[0]) ** penalty
-            )
-            for result in results
-        ]
-        unfinished = (len(text.tokens) == max_length and text.tokens[-1] not in self.end_tokens for text in texts)
-        if max_length < decoding.max_new_tokens and any(unfinished):
-            # The scheme has too few positions for such a text: refuse it as the model itself would.
-            check_length(torch.tensor(max_length), max_length, self.model.config.transformer_config.decoder.scheme)
+        texts = []
+        for result in results:
+            tokens = [int(token) for token in result.hypotheses[0]]
+            # CTranslate2 has divided a log-probability by tokens ** penalty.
+            texts.append(DecodedSequence(tokens, result.scores[0] * len(tokens) ** penalty))
+            is_unfinished = len(tokens) == max_length and tokens[-1] not in self.end_tokens
+            if max_length < decoding.max_new_tokens and is_unfinished:
+                # The scheme has too few positions for such a text: refuse it as the model itself would.
+                check_length(torch.tensor(max_length), max_length, self.model.config.transformer_config.decoder.scheme)
         return texts
 
-    def _ensure_tables(self, source_length: int, target_length: int) -> int:
-        """Convert the model again if its position tables are too short for sources and texts of these lengths.
+    def _ensure_tables(self, needed: Sequence[int], limits: Sequence[int]) -> None:
+        """Convert the model again if its position tables are too short for sources and texts of the needed lengths.
 
-        Returns how long texts can be: ``target_length``, or the number of positions of the decoder's scheme if that is
-        less.
+        ``limits``: the most positions that there are.
         """
-        declared = [stack.schemes.at_input.declares for _, stack in _list_stacks(self.model.transformer)]
-        limits = [
-            sys.maxsize if scheme.max_length is None or scheme.beyond != "raise" else scheme.max_length
-            for scheme in declared
+        if all(length <= table for length, table in zip(needed, self.table_lengths, strict=True)):
+            return
+        # Twice the needed positions, so that tables are seldom made again, and no more than there are.
+        self.table_lengths = [
+            max(length, min(limit, max(TABLE_LENGTH, 2 * length))) for length, limit in zip(needed, limits, strict=True)
         ]
-        needed = [source_length, min(target_length, limits[1])]
-        if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
-            # Twice the needed positions, so that tables are seldom made again, and no more than there are.
-            self.table_lengths = [
-                max(length, min(limit, max(TABLE_LENGTH, 2 * length)))
-                for length, limit in zip(needed, limits, strict=True)
-            ]
-            device = self.model.device
-            with tempfile.TemporaryDirectory() as folder:
-                save_model(self.model, folder, self.table_lengths)
-                self.translator = self.package.Translator(
-                    folder, device=device.type, device_index=device.index or 0, compute_type=self.compute_type,
-                    intra_threads=torch.get_num_threads(),
-                )  # fmt: skip
-        return needed[1]
+        device = self.model.device
+        with tempfile.TemporaryDirectory() as folder:
+            save_model(self.model, folder, self.table_lengths)
+            self.translator = self.package.Translator(
+                folder, device=device.type, device_index=device.index or 0, compute_type=self.compute_type,
+                intra_threads=torch.get_num_threads(),
+            )  # fmt: skip
 
 
 def list_obstacles(transformer: Transformer) -> list[str]:
     """List why CTranslate2 cannot run a model, one reason each; empty if it can."""
     config = transformer.config
-    obstacles = [
-        reason
-        for holds, reason in (
-            (config.architecture != "encoder-decoder", f"its architecture is {config.architecture!r}"),
-            (not config.residual, "it has no residual connections (residual = false)"),
-            (config.causal_encoder, "its encoder has a causal mask (causal_encoder)"),
-            (config.output_transform, "a layer lies before its output matrix (output_transform)"),
-            (config.norm not in ("pre", "post"), f"the output of its sublayers has a norm (norm = {config.norm!r})"),
-            (config.query_key_norm != "none", "its queries and keys have norms (query_key_norm)"),
-            (config.latent_width is not None, "its keys and values come from a compressed state (latent_width)"),
-            (config.experts > 0, "its feed-forward layers have experts (experts)"),
-            (not config.first_norm, "its first layer has no norm before attention (first_norm = false)"),
-            (config.activation not in ACTIVATION_NAMES, f"its activation is {config.activation!r}"),
-        )
-        if holds
-    ]
-    for side, stack in _list_stacks(transformer):
-        obstacles += [f"{side}: {reason}" for reason in _list_side_obstacles(stack)]
-    cross_schemes = transformer.cross_schemes
-    if cross_schemes is not None and any(map(acts_in_attention, cross_schemes.used)):
-        obstacles.append(f"cross-attention: positions of the scheme {config.cross.scheme!r}")
-    return obstacles
+    reasons = {
+        f"its architecture is {config.architecture!r}": config.architecture != "encoder-decoder",
+        "it has no residual connections (residual = false)": not config.residual,
+        "its encoder has a causal mask (causal_encoder)": config.causal_encoder,
+        "a layer lies before its output matrix (output_transform)": config.output_transform,
+        f"the output of its sublayers has a norm (norm = {config.norm!r})": config.norm not in ("pre", "post"),
+        "its queries and keys have norms (query_key_norm)": config.query_key_norm != "none",
+        "its keys and values come from a compressed state (latent_width)": config.latent_width is not None,
+        "its feed-forward layers have experts (experts)": config.experts > 0,
+        "its first layer has no norm before attention (first_norm = false)": not config.first_norm,
+        f"its activation is {config.activation!r}": config.activation not in ACTIVATION_NAMES,
+    }
+    for side, stack in (("encoder", transformer.encoder), ("decoder", transformer.decoder)):
+        if stack is None:
+            continue
+        position, schemes = stack.position_config, stack.schemes.used
+        other = "concatenated" if position.combine == "concatenate" else "projected"
+        by_length = any(scheme.declares.depends_on_length for scheme in schemes)
+        own = {
+            f"positions that are not added but {other}": position.combine != "add",
+            "positions that are added again at every layer (every_layer)": position.every_layer,
+            "layers without position (skip_every)": bool(position.skip_every),
+            f"layers with schemes of their own ({position.name})": position.layers is not None,
+            f"positions that are transformed ({position.transform})": position.transform is not None,
+            f"positions that depend on the length of the text ({position.name!r})": by_length,
+        }
+        # It rotates by the frequencies of RoPE's paper, with no learned factors, and leaves values as they are.
+        in_attention = any(map(acts_in_attention, schemes)) and not all(map(_is_plain_rope, schemes))
+        only = "it has added encodings and plain rotary embedding only"
+        own[f"positions of the scheme {position.name!r} ({only})"] = in_attention and not by_length
+        reasons |= {f"{side}: {reason}": holds for reason, holds in own.items()}
+    cross = () if transformer.cross_schemes is None else transformer.cross_schemes.used
+    reasons[f"cross-attention: positions of the scheme {config.cross.scheme!r}"] = any(map(acts_in_attention, cross))
+    return [reason for reason, holds in reasons.items() if holds]
 
 
-def _list_side_obstacles(stack: Stack) -> Iterator[str]:
-    """Yield why CTranslate2 cannot run the positional encoding of one side."""
-    position = stack.position_config
-    if position.combine != "add":
-        yield f"positions that are not added but {'concatenated' if position.combine == 'concatenate' else 'projected'}"
-    if position.every_layer:
-        yield "positions that are added again at every layer (every_layer)"
-    if position.skip_every:
-        yield "layers without position (skip_every)"
-    if position.layers is not None:
-        yield f"layers with schemes of their own ({position.name})"
-    if position.transform is not None:
-        yield f"positions that are transformed ({position.transform})"
-    schemes = stack.schemes.used
-    if any(scheme.declares.depends_on_length for scheme in schemes):
-        yield f"positions that depend on the length of the text ({position.name!r})"
-        return
-    # RoPE with the frequencies of its paper, no learned factors, and values as they are.
-    is_plain_rope = all(
-        type(scheme) is RoPE and not scheme.rotates_values and type(scheme.spectrum) is Plain and scheme.alpha_F is None
-        for scheme in schemes
-    )
-    if any(map(acts_in_attention, schemes)) and not is_plain_rope:
-        yield f"positions of the scheme {position.name!r} (it has added encodings and plain rotary embedding only)"
-
-
-def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:
-    """Return the stacks that a model has, encoder before decoder, with the names of their sides."""
-    sides = (("encoder", transformer.encoder), ("decoder", transformer.decoder))
-    return [(side, stack) for side, stack in sides if stack is not None]
+def _is_plain_rope(scheme: Scheme) -> bool:
+    is_plain = isinstance(scheme, RoPE) and type(scheme.spectrum) is Plain and scheme.alpha_F is None
+    return is_plain and not scheme.rotates_values
 
 
 def _import_package() -> Any:
@@ -212,35 +191,29 @@ def save_model(
     that is not an encoder-decoder or names no start token. What else CTranslate2 cannot run is not noticed here: ask
     ``list_obstacles`` first.
     """
-    specs = _import_package().specs
-    transformer = model.transformer
-    if transformer.encoder is None or transformer.decoder is None:
+    specs, transformer = _import_package().specs, model.transformer
+    config, encoder, decoder, output = transformer.config, transformer.encoder, transformer.decoder, transformer.output
+    if encoder is None or decoder is None:
         raise UsageError(
-            f"CTranslate2 cannot run this model: its architecture is {transformer.config.architecture!r}, and "
-            "only an encoder-decoder translates"
+            f"CTranslate2 cannot run this model: its architecture is {config.architecture!r}, and only an "
+            "encoder-decoder translates"
         )
+    classes = specs.transformer_spec
     spec = specs.TransformerSpec(
-        _convert_stack(
-            specs.transformer_spec.TransformerEncoderSpec, transformer.encoder, transformer.config, table_lengths[0]
-        ),
-        _convert_stack(
-            specs.transformer_spec.TransformerDecoderSpec, transformer.decoder, transformer.config, table_lengths[1]
-        ),
+        _convert_stack(classes.TransformerEncoderSpec, encoder, config, table_lengths[0]),
+        _convert_stack(classes.TransformerDecoderSpec, decoder, config, table_lengths[1]),
     )
-    output = spec.decoder.projection
-    output.weight = _to_array(transformer.output.weight * transformer.output.scale)
-    output.bias = _to_array(transformer.output.bias) if transformer.output.bias is not None else output.bias
-    for side, size in (
-        ("source", transformer.config.get_vocabulary_size("encoder")),
-        ("target", transformer.config.vocab_size),
-    ):
-        getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(size))))
+    spec.decoder.projection.weight = _to_array(output.weight * output.scale)
+    if output.bias is not None:
+        spec.decoder.projection.bias = _to_array(output.bias)
+    spec.register_source_vocabulary([str(token) for token in range(config.get_vocabulary_size("encoder"))])
+    spec.register_target_vocabulary([str(token) for token in range(config.vocab_size)])
     # The default names, such as <unk>, are not in this vocabulary. No token is unknown, so that any may stand for it.
     start = str(get_start_token(model))
     spec.config.bos_token = spec.config.decoder_start_token = spec.config.unk_token = start
     # Without an end token, CTranslate2 would end a text at the start token; the engine refuses such a model.
     spec.config.eos_token = str(next(iter(get_end_tokens(model)), start))
-    spec.config.layer_norm_epsilon = transformer.config.norm_eps
+    spec.config.layer_norm_epsilon = config.norm_eps
     spec.validate()
     spec.optimize(quantization="float32")
     spec.save(str(folder))
@@ -279,7 +252,7 @@ def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, tabl
     if stack.input.norm is not None:
         _convert_norm(spec.layernorm_embedding, stack.input.norm)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
-        _convert_layer(layer, cast(Block, block), scheme)
+        _convert_layer(layer, block, scheme)
     return spec
 
 
@@ -293,41 +266,34 @@ def make_table(stack: Stack, length: int, d_model: int) -> NDArray[np.float32]:
     return np.zeros((length, d_model), np.float32) if encoding is None else _to_array(encoding[0])
 
 
-def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
+def _convert_layer(spec: Any, block: Any, scheme: Scheme) -> None:
     """Fill in one layer: self-attention, cross-attention where there is one, and the feed-forward network."""
-    attention = block.attention
-    _convert_linear(spec.self_attention.linear[0], attention.qkv)
-    _convert_linear(spec.self_attention.linear[1], attention.out)
-    spec.self_attention.queries_scale = np.float32(attention.choose_scale(scheme))
-    _convert_norm(spec.self_attention.layer_norm, block.attention_residual)
+    network: Any = block.feed_forward
+    pairs = [(spec.self_attention.linear[0], block.attention.qkv), (spec.self_attention.linear[1], block.attention.out)]
+    spec.self_attention.queries_scale = np.float32(block.attention.choose_scale(scheme))
+    _convert_norm(spec.self_attention.layer_norm, block.attention_residual.norm)
     if block.cross is not None:
-        for part, module in zip(spec.attention.linear, (block.cross.q, block.cross.kv, block.cross.out), strict=True):
-            _convert_linear(part, module)
+        pairs += zip(spec.attention.linear, (block.cross.q, block.cross.kv, block.cross.out), strict=True)
         # Only models whose cross-attention has no position come here (``list_obstacles``).
         spec.attention.queries_scale = np.float32(block.cross.choose_scale(NoPosition()))
-        _convert_norm(spec.attention.layer_norm, block.cross_residual)
-    network: Any = block.feed_forward
+        _convert_norm(spec.attention.layer_norm, block.cross_residual.norm)
     if network.gated:  # its two halves are two matrices in CTranslate2
         gate, plain = network.up.weight.chunk(2)
         spec.ffn.linear_0.weight, spec.ffn.linear_0_noact.weight = _to_array(gate), _to_array(plain)
         if network.up.bias is not None:
             spec.ffn.linear_0.bias, spec.ffn.linear_0_noact.bias = map(_to_array, network.up.bias.chunk(2))
     else:
-        _convert_linear(spec.ffn.linear_0, network.up)
-    _convert_linear(spec.ffn.linear_1, network.down)
-    _convert_norm(spec.ffn.layer_norm, block.feed_forward_residual)
+        pairs.append((spec.ffn.linear_0, network.up))
+    pairs.append((spec.ffn.linear_1, network.down))
+    _convert_norm(spec.ffn.layer_norm, block.feed_forward_residual.norm)
+    for part, module in pairs:
+        part.weight = _to_array(module.weight)
+        if module.bias is not None:
+            part.bias = _to_array(module.bias)
 
 
-def _convert_linear(spec: Any, module: nn.Linear) -> None:
-    """Fill in a matrix and its bias, if it has one."""
-    spec.weight = _to_array(module.weight)
-    if module.bias is not None:
-        spec.bias = _to_array(module.bias)
-
-
-def _convert_norm(spec: Any, module: nn.Module) -> None:
-    """Fill in a norm, or that of a residual connection; a missing bias is zero."""
-    norm = cast(Any, module.norm if isinstance(module, ResidualConnection) else module)
+def _convert_norm(spec: Any, norm: Any) -> None:
+    """Fill in a norm; a missing bias is zero."""
     spec.gamma = _to_array(norm.weight)
     if hasattr(spec, "beta"):
         spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _to_array(norm.bias)
