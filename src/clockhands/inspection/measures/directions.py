@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table, make_mark
+from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table, choose_digits, make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
 from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
@@ -44,11 +44,6 @@ def compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor,
     products = max(traceless_squares[0], 0.0) * max(traceless_squares[1], 0.0)
     spread = math.sqrt(2 * products / ((width - 1) * (width + 2)))
     return overlap, traces[0] * traces[1] / width / norms, max(spread / norms, 1e-12)
-
-
-def _compute_principal_angles(first_Dk: Float[Tensor, "D k"], second_Dn: Float[Tensor, "D n"]) -> Float[Tensor, " a"]:
-    """Return the min(k, n) angles in degrees between two subspaces with orthonormal bases, the smallest first."""
-    return torch.linalg.svdvals(first_Dk.T @ second_Dn).clamp(max=1).acos().rad2deg()
 
 
 def find_subspace(covariance_DD: Float[Tensor, "D D"], share: float) -> Float[Tensor, "D k"]:
@@ -103,18 +98,34 @@ class Directions(Measure):
         z = (overlap - mean) / spread
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
         light, comment = _judge(z, low <= mean <= high)
+        # Random rotations are drawn by their normal density, divided by its maximum.
+        x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
+        density = torch.exp(-0.5 * ((x - mean) / spread) ** 2)
+        digits = choose_digits(low, high, 3)
         return self.make_finding(
-            f"The overlap is {overlap:.3f} (95 % interval {low:.3f} to {high:.3f}); for random rotations it is "
-            f"{mean:.3f} with a standard deviation of {spread:.3f} (z = {format_decimal(z, plus=True)}): {comment}. "
-            "The smallest angle between the subspaces of most of the variance of tokens and of positions is "
-            f"{angle:.0f}°, between random "
-            f"ones of these sizes {chance:.0f}°.",
+            f"The overlap is {overlap:.{digits}f} (95 % interval {low:.{digits}f} to {high:.{digits}f}); for random "
+            f"rotations it is {mean:.3f} with a standard deviation of {spread:.3f} "
+            f"(z = {format_decimal(z, plus=True)}): {comment}. The smallest angle between the subspaces of most of the "
+            f"variance of tokens and of positions is {angle:.0f}°, between random ones of these sizes {chance:.0f}°.",
             overlap,
             interval=(low, high),
             references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
             light=light,
             table=table,
-            figure=_draw_figure(overlap, mean, spread),
+            figure=Figure(
+                (
+                    Panel(
+                        (
+                            make_mark("line", x, density, label="random rotations", emphasis="reference"),
+                            make_mark("vline", (overlap,), label="this model", emphasis="main"),
+                        ),
+                        xlabel="overlap of the two covariances",
+                        ylabel="random rotations: normal density / its maximum",
+                    ),
+                ),
+                height=0.4,
+                title="Overlap of the directions of tokens and positions",
+            ),
             details={"z": z},
         )
 
@@ -140,11 +151,16 @@ def _compute_token_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Flo
 def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, float, float]:
     """Return a table of the smallest and the median angle beside random ones; the smallest, and its mean by chance."""
     first, second = find_subspace(tokens_DD, TOKEN_SHARE), find_subspace(positions_DD, POSITION_SHARE)
-    angles = _compute_principal_angles(first, second)
+
+    def compute_angles(basis_Dn: Float[Tensor, "D n"]) -> Float[Tensor, " a"]:
+        """Return the angles in degrees between the tokens' subspace and another, the smallest first."""
+        return torch.linalg.svdvals(first.T @ basis_Dn).clamp(max=1).acos().rad2deg()
+
+    angles = compute_angles(second)
     middle = len(angles) // 2
     generator = torch.Generator().manual_seed(0)
     drawn = (torch.randn(second.shape, generator=generator, dtype=second.dtype) for _ in range(SUBSPACES))
-    chance = torch.stack([_compute_principal_angles(first, torch.linalg.qr(rows).Q)[[0, middle]] for rows in drawn])
+    chance = torch.stack([compute_angles(torch.linalg.qr(rows).Q)[[0, middle]] for rows in drawn])
     rows: list[tuple[str | float | Tensor | None, ...]] = []
     for name, angle, random in (("smallest", angles[0], chance[:, 0]), ("median", angles[middle], chance[:, 1])):
         rows.append((f"{name} angle (degrees)", angle, random.mean(), *compute_central_range(random)))
@@ -153,26 +169,6 @@ def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, flo
     rows.append(("dimensions of the positions' subspace", second.shape[1], None, None, None))
     table = Table.of(("quantity", "value", "by chance", "chance low", "chance high"), rows)
     return table, float(angles[0]), float(chance[:, 0].mean())
-
-
-def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
-    """Draw the overlap beside that of random rotations: its normal density, divided by its maximum."""
-    x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
-    density = torch.exp(-0.5 * ((x - mean) / spread) ** 2)
-    return Figure(
-        (
-            Panel(
-                (
-                    make_mark("line", x, density, label="random rotations", emphasis="reference"),
-                    make_mark("vline", (overlap,), label="this model", emphasis="main"),
-                ),
-                xlabel="overlap of the two covariances",
-                ylabel="random rotations: normal density / its maximum",
-            ),
-        ),
-        height=0.4,
-        title="Overlap of the directions of tokens and positions",
-    )
 
 
 POSITION_PART = 0.9

@@ -64,13 +64,6 @@ def remove_rotation(layer: Layer) -> Layer | None:
     return replace(layer, kwargs={**layer.kwargs, "position_embeddings": zero_angles})
 
 
-def _pair_channels(vectors_HTK: Float[Tensor, "H T K"], interleaved: bool) -> Num[Tensor, "H T F"]:
-    """Return the F = K / 2 pairs of channels that rotate together as complex numbers, in float64, on the CPU."""
-    vectors = vectors_HTK.double().cpu()
-    pairs = vectors.unflatten(-1, (-1, 2)) if interleaved else vectors.unflatten(-1, (2, -1)).transpose(-1, -2)
-    return torch.view_as_complex(pairs.contiguous())
-
-
 def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " F"]:
     """Return by how many radians every pair turns from one position to the next; NaN for a pair without one speed.
 
@@ -94,15 +87,6 @@ def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " 
     return frequencies_F.masked_fill(~coherent_F, torch.nan)
 
 
-def _read_pairs(
-    subject: Subject, layer: Layer, q_HTK: Float[Tensor, "H T K"], k_HTK: Float[Tensor, "H T K"]
-) -> tuple[Num[Tensor, "H T F"], Num[Tensor, "H T F"]]:
-    """Return the pairs of channels of queries and keys that rotate together, as complex numbers."""
-    width = find_rotated_width(subject, layer, q_HTK.shape[-1])
-    queries, keys = (_pair_channels(vectors[..., :width], subject.interleaved) for vectors in (q_HTK, k_HTK))
-    return queries, keys
-
-
 def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
     """Return the numbers of the pairs that a layer rotates, the fastest first, and how many of them stand still.
 
@@ -111,7 +95,11 @@ def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | Non
     channels, as RoPE has them; in the first case none is said to stand still.
     """
     constant = layer.replay(compute_means(layer, torch.arange(len(layer.inputs_NTD)))[0])
-    turns_HTF = torch.cat(_read_pairs(subject, layer, constant.q_BHSK[0], constant.k_BHTK[0]))
+    vectors = torch.cat([constant.q_BHSK[0], constant.k_BHTK[0]]).double().cpu()
+    vectors = vectors[..., : find_rotated_width(subject, layer, vectors.shape[-1])]
+    # The two channels of a pair as one complex number.
+    pairs = vectors.unflatten(-1, (-1, 2)) if subject.interleaved else vectors.unflatten(-1, (2, -1)).mT
+    turns_HTF = torch.view_as_complex(pairs.contiguous())
     in_order_F = torch.arange(turns_HTF.shape[-1])
     if layer.locates_tokens:
         return in_order_F, 0
@@ -189,6 +177,13 @@ class RotationFrequencies(Measure):
             which, verb, they_are = ("Layer", "does", "it is") if len(left_out) == 1 else ("Layers", "do", "they are")
             verdict += f" {which} {join_words(left_out)} {verb} not rotate each pair of channels at one speed; "
             verdict += f"{they_are} left out."
+        # The last share of a layer is of the channels that do not rotate; layers with fewer pairs have empty cells.
+        most, rows = max(map(len, shares)) - 1, []
+        names = [f"pair {number}" for number in range(most)]
+        for index, shares_F, r2 in zip(orders, shares, unrotated, strict=True):
+            *pairs, rest = shares_F.tolist()
+            rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
+
         return self.make_finding(
             verdict + describe_resting_pairs(read),
             share,
@@ -196,28 +191,24 @@ class RotationFrequencies(Measure):
             unit=SHARE,
             interval=(low, high),
             references=(Reference("equal pairs", equal),),
-            table=_make_table([*orders], shares, unrotated),
-            figure=_draw_figure(list(orders.values()), shares, fresh),
+            table=Table.of(("layer", "unrotated q·k", "dimensions not rotated", *names), rows),
+            figure=_draw_figure([*orders.values()], shares, fresh),
         )
 
 
 def _draw_figure(orders: Sequence[Tensor], shares: Sequence[Tensor], fresh: Sequence[Tensor] | None) -> Figure:
-    """Draw the mean share of the pairs, the fastest first, over the layers that have so many.
-
-    ``orders`` [F] of each layer; ``shares`` and ``fresh`` [F + 1]: the last is of the channels that do not rotate.
-    """
-
-    def average(shares: Sequence[Tensor]) -> Float[Tensor, " F"]:
-        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, orders, strict=True)]
-        return pad_sequence(ordered, batch_first=True, padding_value=torch.nan).nanmean(0)
-
+    """Draw the mean share of the pairs, the fastest first, over the layers that have so many."""
+    means = []
+    for known in (shares, fresh or ()):
+        ordered = [shares_F[order_F] for shares_F, order_F in zip(known, orders, strict=bool(known))]
+        means.append(pad_sequence(ordered, batch_first=True, padding_value=torch.nan).nanmean(0) if ordered else None)
     return draw_columns(
         "bars",
         range(max(map(len, orders))),
-        {"mean over layers": average(shares)},
+        {"mean over layers": means[0]},
         title="What each pair of channels adds to the logits",
         main="mean over layers",
-        points={"untrained": None if fresh is None else average(fresh)},
+        points={"untrained": means[1]},
         xlabel="pair of channels (0: fastest)",
         ylabel="share of logit variance",
     )
@@ -234,18 +225,6 @@ def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, in
         f"{'stand' if resting > 1 else 'stands'} still: they see no position."
         for (resting, count), numbers in layers.items()
     )
-
-
-def _make_table(
-    layers: Sequence[int], shares: Sequence[Float[Tensor, " F"]], unrotated: Sequence[float | None]
-) -> Table:
-    """List the share of every pair by layer, in the order of the channels; some layers may have fewer pairs."""
-    most = max(len(shares_F) for shares_F in shares) - 1
-    rows = []
-    for index, shares_F, r2 in zip(layers, shares, unrotated, strict=True):
-        *pairs, rest = shares_F.tolist()
-        rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
-    return Table.of(("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {i}" for i in range(most))), rows)
 
 
 def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:

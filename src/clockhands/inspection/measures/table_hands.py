@@ -24,7 +24,7 @@ from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.table_rows import PositionRows, read_rows
 from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.reading import Reading
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Tensor
 
 MOST_ROWS = 1024
 """Rows of the table that are read at most."""
@@ -99,9 +99,20 @@ class TableHands(Measure):
         """Find hands in a table of which not every pair of columns is one."""
         rows_ND = rows.centred_ND.numpy()
         lines = find_lines(rows_ND)
-        slow_share = _compute_slow_share(rows_ND, lines)
-        hands = [(line.period, _compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
-        verdict = describe_lines(lines, len(rows_ND), slow_share) + _describe_untold(rows_ND, lines)
+        added = [line.compute_rows(len(rows_ND)) for line in (*lines.rotating, *lines.oscillating)]
+        rest_ND = rows_ND - sum(added, np.zeros_like(rows_ND))
+        # Slower than two turns is what a constant, a straight line and one to three half waves hold of the rest,
+        # beyond what white noise would have there.
+        trend = np.linalg.qr(make_trend(len(rows_ND), 3))[0]
+        slow = float(((trend.T @ (rest_ND - rest_ND.mean(0))) ** 2).sum())
+        by_chance = float((rest_ND**2).sum()) * (trend.shape[1] - 1) / (len(rows_ND) - 1)
+        slow_share = max(slow - by_chance, 0.0) / float((rows_ND**2).sum())
+        # The orbit of a hand: what it adds, and the rest without the trend, in its plane.
+        flat_ND, hands = rest_ND - trend @ (trend.T @ rest_ND), []
+        for line in lines.rotating:
+            axes = np.linalg.svd(line.plane_2D, full_matrices=False)[2]
+            hands.append((line.period, torch.from_numpy((flat_ND + line.compute_rows(len(rows_ND))) @ axes.T)))
+        verdict = describe_lines(lines, len(rows_ND), slow_share) + _describe_untold(rest_ND, lines)
         low_D, high_D = rows.added_ND.aminmax(dim=0)
         resting = int((low_D == high_D).sum())
         if resting:
@@ -156,48 +167,20 @@ def _make_row(line: SpectralLine) -> tuple[float | str | None, ...]:
     return (line.period, low, high, line.share, line.agreement, line.roundness, motion, origin, fastest, slowest)
 
 
-def _compute_slow_share(rows_ND: Array, lines: TableLines) -> float:
-    """Return the share of the variance that is slower than two turns within the table, the lines taken out.
-
-    It is what a constant, a straight line and one to three half waves hold, beyond what white noise would have there.
-    """
-    rest = rows_ND - _add_lines(rows_ND, (*lines.rotating, *lines.oscillating))
-    basis = np.linalg.qr(make_trend(len(rest), 3))[0]
-    slow, total = float(((basis.T @ (rest - rest.mean(0))) ** 2).sum()), float((rest**2).sum())
-    by_chance = total * (basis.shape[1] - 1) / (len(rest) - 1)
-    return max(slow - by_chance, 0.0) / float((rows_ND**2).sum())
-
-
-def _add_lines(rows_ND: Array, lines: tuple[SpectralLine, ...]) -> Array:
-    """Return the sum of what these lines add to the rows: [N, D]."""
-    return sum((line.compute_rows(len(rows_ND)) for line in lines), np.zeros_like(rows_ND))
-
-
-def _compute_orbit(rows_ND: Array, lines: TableLines, line: SpectralLine) -> Float[Tensor, "N two"]:
-    """Return the rows of the table in the plane of one line, without the other lines and the trend."""
-    others = tuple(other for other in (*lines.rotating, *lines.oscillating) if other is not line)
-    rest = rows_ND - _add_lines(rows_ND, others)
-    basis = np.linalg.qr(make_trend(len(rest), 3))[0]
-    rest = rest - basis @ (basis.T @ (rest - _add_lines(rows_ND, (line,))))
-    axes = np.linalg.svd(line.plane_2D, full_matrices=False)[2]
-    return torch.from_numpy(rest @ axes.T)
-
-
-def _describe_untold(rows_ND: Array, lines: TableLines) -> str:
+def _describe_untold(rest_ND: Array, lines: TableLines) -> str:
     """Say how many hands between the slowest one named and the length of the table were not told apart, at least.
 
-    What the lines leave is fitted with the waves that make 1, 2, ... turns within the table, up to the slowest line. Of
-    their amplitudes in all channels, those directions count that are longer than noise of the faster waves would make
-    any (Marchenko & Pastur 1967); a hand fills two.
+    What the lines leave (``rest_ND``) is fitted with the waves that make 1, 2, ... turns within the table, up to the
+    slowest line. Of their amplitudes in all channels, those directions count that are longer than noise of the faster
+    waves would make any (Marchenko & Pastur 1967); a hand fills two.
     """
     if not lines.rotating:
         return ""
-    count, slowest = len(rows_ND), lines.rotating[-1]
+    count, slowest = len(rest_ND), lines.rotating[-1]
     turns = math.floor(slowest.frequency * count / (2 * math.pi) - 0.5)
     if turns < 1:
         return ""
-    rest = rows_ND - _add_lines(rows_ND, (*lines.rotating, *lines.oscillating))
-    spectrum = np.fft.rfft(rest, axis=0) * math.sqrt(2 / count)
+    spectrum = np.fft.rfft(rest_ND, axis=0) * math.sqrt(2 / count)
     slow, fast = spectrum[1 : turns + 1], spectrum[turns + 2 : (count - 1) // 2]
     if not len(fast):
         return ""

@@ -8,7 +8,6 @@ import torch
 
 from clockhands.findings import (
     SHARE,
-    Figure,
     Finding,
     Reference,
     Table,
@@ -48,11 +47,6 @@ class PositionRows:
 
     added_ND: Float[Tensor, "N D"]
     centred_ND: Float[Tensor, "N D"]
-
-    def compute_cosines(self) -> Float[Tensor, "n n"]:
-        """Return the cosines of the first ``DEFAULT_ROWS`` rows less their mean: the one similarity of a page."""
-        rows = self.added_ND[:DEFAULT_ROWS]
-        return compute_cosines(rows - rows.mean(0))
 
 
 def compute_cosines(rows_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N N"]:
@@ -108,39 +102,63 @@ class TableSimilarity(Measure):
         rows = read_rows(reading.subject)
         if isinstance(rows, str):
             return self.skip(rows)
-        cosines_NN = rows.compute_cosines()
+        cosines_NN = compute_cosines(rows.centred_ND)
         generator = torch.Generator().manual_seed(0)
         shuffles = [rows.centred_ND[torch.randperm(len(rows.centred_ND), generator=generator)] for _ in range(SHUFFLES)]
         chance = torch.tensor([compute_toeplitz_r2(compute_cosines(shuffled)) for shuffled in shuffles])
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = _compute_monotonicity(mean_cosines_R)
+        # In how few directions most of the table lies, where these are few of those that its rows could fill.
+        squares, room = (
+            torch.linalg.svdvals(rows.centred_ND).square(),
+            min(len(cosines_NN) - 1, rows.centred_ND.shape[1]),
+        )
+        count, low_rank = count_leading(squares, RANK_SHARE), ""
+        if count <= LOW_RANK * room:
+            directions = "1 direction" if count == 1 else f"{count} directions"
+            low_rank = (
+                f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of "
+            )
+            low_rank += f"{room}."
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
             explained = f"No effect of distance on the similarities was found: it explains {share} of their variance"
+        step = max(1, len(cosines_NN) // 128)
+        ticks = tuple(range(1, len(cosines_NN) + 1, step))
+        cosines = draw_heatmap(
+            cosines_NN[::step, ::step],
+            panel="Cosine of position rows, less their mean",
+            xlabel="position",
+            ylabel="position",
+            x=ticks,
+            y=ticks,
+            diverging=True,
+        )
+        by_distance = draw_columns(
+            "line",
+            range(1, len(mean_cosines_R) + 1),
+            {"mean cosine": mean_cosines_R},
+            main="mean cosine",
+            levels={"no similarity": 0.0},
+            panel="By distance",
+            xlabel="distance in tokens",
+            ylabel="cosine",
+        )
         return self.make_finding(
             f"{explained} (rows shuffled {format_percent_range(low, high)}); neighbours have cosine {neighbours}, "
-            f"and similarity {_describe_trend(monotonicity)} with distance up to half the length."
-            f"{_describe_rank(rows.centred_ND)}",
+            f"and similarity {_describe_trend(monotonicity)} with distance up to half the length.{low_rank}",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
             light="good" if value > CLEAR * high else "warn",
             table=Table.of(("distance", "mean cosine"), list(enumerate(mean_cosines_R, start=1))),
-            figure=_draw_figure(cosines_NN, mean_cosines_R),
+            figure=put_together(
+                (cosines, by_distance), columns=2, height=0.8, title="Similarity of the rows of any two positions"
+            ),
             details={"monotonicity": monotonicity, "symmetry": compute_symmetry(cosines_NN)},
         )
-
-
-def _describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
-    """Say in how few directions most of a table lies, where these are few of those that its rows could fill."""
-    room, squares = min(len(centred_ND) - 1, centred_ND.shape[1]), torch.linalg.svdvals(centred_ND).square()
-    count = count_leading(squares, RANK_SHARE)
-    if count > LOW_RANK * room:
-        return ""
-    directions = "1 direction" if count == 1 else f"{count} directions"
-    return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
 
 
 def _describe_trend(correlation: float) -> str:
@@ -179,34 +197,6 @@ def compute_symmetry(cosines_NN: Float[Tensor, "N N"], reach: int = 16) -> float
     if min(float(ahead.std()), float(behind.std())) < 1e-9:
         return 0.0
     return float(torch.corrcoef(torch.stack([ahead.flatten(), behind.flatten()]))[0, 1])
-
-
-def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
-    """Draw the cosines as a heatmap, and their mean by distance."""
-    step = max(1, len(cosines_NN) // 128)
-    ticks = tuple(range(1, len(cosines_NN) + 1, step))
-    cosines = draw_heatmap(
-        cosines_NN[::step, ::step],
-        panel="Cosine of position rows, less their mean",
-        xlabel="position",
-        ylabel="position",
-        x=ticks,
-        y=ticks,
-        diverging=True,
-    )
-    by_distance = draw_columns(
-        "line",
-        range(1, len(mean_cosines_R) + 1),
-        {"mean cosine": mean_cosines_R},
-        main="mean cosine",
-        levels={"no similarity": 0.0},
-        panel="By distance",
-        xlabel="distance in tokens",
-        ylabel="cosine",
-    )
-    return put_together(
-        (cosines, by_distance), columns=2, height=0.8, title="Similarity of the rows of any two positions"
-    )
 
 
 PREDICTIONS = ("linear map", "rotation", "standing still", "best multiple")
