@@ -32,7 +32,7 @@ from clockhands.training import train
 
 HERE = Path(__file__).parents[1] / "explorer" / "models"
 COMMAND = "make docs"
-STEPS = 60, 100, 140, 800
+STEPS = 100, 140, 800
 """When the two translators of numbers are kept: early in the training, and at its end."""
 SHARED: Mapping[str, Any] = {
     "model": {"preset": "tiny", "d_ff": 64, "encoder_layers": 1, "decoder_layers": 1, "norm": "pre"},
@@ -73,7 +73,22 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
         },
     ),
     "roles-learned": (
-        "who bit whom, a learned table", ROLES, {"model.encoder_layers": 2, "position.scheme": "learned"}
+        "who bit whom, a learned table", ROLES,
+        {"model.encoder_layers": 2, "position.scheme": "learned", "position.max_length": 64},
+    ),
+    "roles-index": (
+        "who bit whom, the index", ROLES,
+        {"model.encoder_layers": 2, "position.encoder.scheme": "index", "position.encoder.form": "direction"},
+    ),
+    "roles-index-over-length": (
+        "who bit whom, the index over the length", ROLES,
+        {
+            "model.encoder_layers": 2, "position.encoder.scheme": "index", "position.encoder.form": "direction",
+            "position.encoder.normalise": "length", "position.encoder.amplitude": 8.0,
+        },
+    ),
+    "roles-no-residual": (
+        "who bit whom, without residual connections", ROLES, {"model.encoder_layers": 2, "model.residual": False}
     ),
 }  # fmt: skip
 """Every training: its label, its task, and what differs from `SHARED`."""

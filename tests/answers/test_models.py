@@ -20,10 +20,16 @@ def count_right(data: Mapping[str, Mapping]) -> dict[str, int]:
 
 
 def check_verdicts(right: Mapping[str, int]) -> None:
-    """Without √d the translator of numbers learns later, and as much."""
-    for step in STEPS[1:-1]:
-        assert right[f"numbers-{step}"] > right[f"numbers-no-scale-{step}"] + 20
-    assert min(right["numbers"], right["numbers-no-scale"]) > 190
+    """What the scenes show, of the models that there are."""
+    if "numbers" in right:  # without √d it learns later, and as much
+        for step in STEPS[:-1]:
+            assert right[f"numbers-{step}"] > right[f"numbers-no-scale-{step}"] + 20
+        assert min(right["numbers"], right["numbers-no-scale"]) > 190
+    if "roles" in right:
+        lost = {"roles-no-position", "roles-no-residual"}
+        roles = {name: count for name, count in right.items() if name.startswith("roles")}
+        assert max(roles[name] for name in lost) < 100
+        assert min(count for name, count in roles.items() if name not in lost) > 150
 
 
 def test_all_models_together_are_small() -> None:
@@ -35,7 +41,6 @@ def test_all_models_together_are_small() -> None:
 def test_the_kept_models_show_what_the_pages_say() -> None:
     right = count_right({name: model.data for name, model in KEPT.items()})
     check_verdicts(right)
-    assert right["roles"] > 150 and right["roles-no-position"] < 60
     seeing, blind = (KEPT[name].data["twins"] for name in ("roles", "roles-no-position"))
     assert [*seeing.values()] == ["Tomo mordis hundon", "hundo mordis Tomon"]
     assert len({*blind.values()}) == 1
@@ -49,13 +54,9 @@ def test_the_page_holds_every_model_and_leads_to_every_answer() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [("numbers", "numbers-no-scale"), ("roles", "roles-no-position")])
-def test_what_is_kept_is_what_the_command_trains(names: tuple[str, str]) -> None:
+@pytest.mark.parametrize("task", ["numbers", "roles"])
+def test_what_is_kept_is_what_the_command_trains(task: str) -> None:
     """Trained again: the verdicts hold, though a processor that adds in another order gives other weights."""
-    assert set(names) <= set(MODELS)
+    names = [name for name in MODELS if name.startswith(task)]
     trained = {model.data["id"]: model.data for name in names for model in train_models(name)}
-    right = count_right(trained)
-    if "numbers" in right:
-        check_verdicts(right)
-    else:
-        assert right["roles"] > 150 and right["roles-no-position"] < 60
+    check_verdicts(count_right(trained))

@@ -60,6 +60,8 @@ export interface SchemeRules extends SchemeInfo {
   factors?: number[];
   /** ALiBi's slopes, [1 or 2 sides, heads]. */
   slopes?: number[][];
+  /** The vector of place 1 of the index; over the length, that of the last place. */
+  step?: number[];
   /** The smallest distance of each of T5's buckets but the first. */
   starts?: number[];
 }

@@ -28,6 +28,8 @@ export function makeScheme(rules: SchemeRules, table: Matrix | null, controls: S
       return NOTHING;
     case "sinusoidal":
       return makeSinusoidal(rules, controls);
+    case "index":
+      return makeIndex(rules, controls);
     case "learned":
       return makeLearned(rules, table!, controls);
     case "rope":
@@ -83,6 +85,21 @@ function silenceCosines(table: Matrix, layout: "interleaved" | "half"): void {
     const column = index % table.columns;
     if (layout === "half" ? column >= table.columns / 2 : column % 2 === 1) table.values[index] = 0;
   }
+}
+
+/** The position itself as a number, or over the last of the text's positions, times a vector. */
+function makeIndex(rules: SchemeRules, controls: SideControls): LiveScheme {
+  const step = rules.step!;
+  const loudness = controls.loudness ?? 1;
+  const encode = (positions: readonly number[]): Matrix => {
+    const last = rules.options["normalise"] === "length" ? Math.max(1, ...positions) : 1;
+    const values = new Float32Array(positions.length * step.length);
+    positions.forEach((position, row) => {
+      step.forEach((number, column) => (values[row * step.length + column] = (loudness * position * number) / last));
+    });
+    return { rows: positions.length, columns: step.length, values };
+  };
+  return { ...NOTHING, encode };
 }
 
 function makeLearned(rules: SchemeRules, table: Matrix, controls: SideControls): LiveScheme {

@@ -59,14 +59,19 @@ export function concludeScale([usual, bare]: readonly Outcome[]): Conclusion {
   };
 }
 
-/** What each model of a scene gets right, in the order of its steps; each model once. */
+/** What each model of a scene gets right, in the order of its steps; what is done to one model has a row of its own. */
 export function concludeRights(outcomes: readonly Outcome[]): Conclusion {
-  const first = new Map(outcomes.map((outcome) => [outcome.live.model.id, outcome]));
+  const rows = new Map(outcomes.map((outcome) => [nameRow(outcome), outcome]));
   return {
     answer: "The same sentences, read by models that were trained alike but for this one thing.",
     columns: ["", nameRight(outcomes[0]!)],
-    rows: [...first.values()].map((outcome) => [outcome.live.model.label, tellRight(outcome)]),
+    rows: [...rows].map(([name, outcome]) => [name, tellRight(outcome)]),
   };
+}
+
+function nameRow({ live: { model, controls } }: Outcome): string {
+  const from = controls.offset ? `, counted from ${controls.offset}` : "";
+  return `${model.label}${from}${controls.frozenAt === undefined ? "" : ", all words at one place"}`;
 }
 
 /** How slow the slowest hand is under each base, and what the model, trained with one of them, makes of it. */

@@ -29,6 +29,15 @@ export function tellLengths(live: Live): string {
   return `A word is ${formatNumber(sizes.word / sizes.position, 2)} times as long as its position.`;
 }
 
+/** How far the vectors of the first two places are apart; empty where no position is added. */
+export function tellStep(live: Live): string {
+  const vectors = live.problem ? null : (traceAfter(live)?.encoder.positionVectors ?? null);
+  if (!vectors || vectors.rows < 2) return "";
+  let squares = 0;
+  for (let column = 0; column < vectors.columns; column++) squares += (vectors.values[vectors.columns + column]! - vectors.values[column]!) ** 2;
+  return `In this sentence of ${vectors.rows} tokens one step has a length of ${formatNumber(Math.sqrt(squares), 2)}.`;
+}
+
 function meanLength(matrix: Matrix): number {
   let sum = 0;
   for (let row = 0; row < matrix.rows; row++) {

@@ -7,7 +7,7 @@ import type { LiveModel } from "../engine/api";
 import { concludeBase, concludeOrder, concludeRights, concludeScale, type Conclude } from "./conclusions";
 import { readAddress, writeAddress } from "./address";
 import { tellApart, tellSlowest } from "./clockwork";
-import { tellLengths } from "./loudness";
+import { tellLengths, tellStep } from "./loudness";
 import { findModel, type Live } from "./live";
 import { DEFAULTS, type State } from "./state";
 
@@ -46,6 +46,7 @@ export interface Scene {
 }
 
 const TOM = "Tom bit a dog";
+const LONGER = "a small dog in the old house bit Tom";
 const BIASES = "ALiBi and KERPLE lower the score of a pair of tokens, the more the further apart they are.";
 const ROTARY = "Rotary embedding adds nothing: it turns queries and keys like hands.";
 /** How many questions come first. */
@@ -166,14 +167,40 @@ export const SCENES: readonly Scene[] = [
     cast: "=numbers",
     conclude: concludeRights,
     steps: [
-      { say: "After 60 steps of training with √d.", set: {}, cast: "=numbers-60", look: "sliders", count: true, tell: tellLengths },
-      { say: "The same 60 steps without √d.", set: {}, cast: "=numbers-no-scale-60", look: "sliders", count: true, tell: tellLengths },
       { say: "After 100 steps of training with √d.", set: {}, cast: "=numbers-100", look: "sliders", count: true, tell: tellLengths },
       { say: "The same 100 steps without √d.", set: {}, cast: "=numbers-no-scale-100", look: "sliders", count: true, tell: tellLengths },
       { say: "After 140 steps of training with √d.", set: {}, cast: "=numbers-140", look: "sliders", count: true, tell: tellLengths },
       { say: "The same 140 steps without √d.", set: {}, cast: "=numbers-no-scale-140", look: "sliders", count: true, tell: tellLengths },
       { say: "After 800 steps of training with √d.", set: {}, cast: "=numbers", look: "sliders", count: true, tell: tellLengths },
       { say: "The same 800 steps without √d.", set: {}, cast: "=numbers-no-scale", look: "sliders", count: true, tell: tellLengths },
+    ],
+  },
+  {
+    study: "index-trained",
+    title: "Two models that were trained with the index",
+    question: "why-not-the-index",
+    cast: "=roles-index",
+    conclude: concludeRights,
+    steps: [
+      { say: "Trained with the index itself: the vector of place 5 is five times that of place 1.", set: { text: TOM }, look: "sentence", count: true, tell: tellLengths },
+      { say: "The same words counted from 30: training never showed a vector so long.", set: { text: TOM, offset: 30 }, look: "sentence", count: true, tell: tellLengths },
+      { say: "A model of the sinusoid, counted from 30: its vectors are as long as ever. That these places are new to it matters all the same.", set: { text: TOM, offset: 30 }, cast: "=roles", look: "sentence", count: true, tell: tellLengths },
+      { say: "Trained with the index over the length, from 0 for the first token to 8 for the last.", set: { text: TOM }, cast: "=roles-index-over-length", look: "sentence", count: true, tell: tellStep },
+      { say: "The same model, a longer sentence: the next word is nearer now.", set: { text: LONGER }, cast: "=roles-index-over-length", look: "sentence", tell: tellStep },
+    ],
+  },
+  {
+    study: "residuals",
+    title: "With residual connections, and without",
+    question: "do-positions-survive",
+    cast: "=roles",
+    conclude: concludeRights,
+    steps: [
+      { say: "This translator was trained with residual connections: each layer adds to what it got.", set: { text: TOM }, look: "sentence", count: true },
+      { say: "The same training without them: each layer hands on only what it computed.", set: { text: TOM }, cast: "=roles-no-residual", look: "sentence", count: true },
+      { say: "A third translator never had positions, but has its residual connections.", set: { text: TOM }, cast: "=roles-no-position", look: "sentence", count: true },
+      { say: "With residual connections, all words at one place: the second layer, to which no position is added, attends otherwise.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, look: "attention" },
+      { say: "Without them, all words at one place: the second layer again.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, cast: "=roles-no-residual", look: "attention" },
     ],
   },
   {

@@ -3,7 +3,7 @@ import { measureDeviation, measureDifference, NAMES, readVectors } from "./vecto
 
 test("there are vectors of every scheme that runs in a page", () => {
   const names = new Set(NAMES.map((name) => readVectors(name).data.schemes.encoder.name));
-  expect([...names].sort()).toEqual(["alibi", "learned", "none", "rope", "sinusoidal", "t5"]);
+  expect([...names].sort()).toEqual(["alibi", "index", "learned", "none", "rope", "sinusoidal", "t5"]);
 });
 
 describe.each(NAMES)("%s", (name) => {

@@ -79,6 +79,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "t5": {"norm": "pre", "sides": {"scheme": "t5", "num_buckets": 8, "max_distance": 9, "bias_scale": 3.0}},
     "t5-unscaled": {"norm": "pre", "final_norm": False, "sides": {"scheme": "t5", "logit_scale": "none"}},
     "none": {"norm": "pre", "causal_encoder": True, "residual": False, "sides": "none"},
+    "index": {
+        "norm": "pre", "encoder": {"scheme": "index", "form": "direction", "normalise": "length", "amplitude": 2.0},
+        "decoder": {"scheme": "index", "normalise": "maximum", "max_length": 20, "form": "value"},
+    },
 }  # fmt: skip
 
 

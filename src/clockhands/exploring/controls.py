@@ -150,7 +150,7 @@ def list_applicable(run: Run, side: StackSide) -> list[str]:
         names.append("stoppedHand")
         if options.get("wavelength") is None:
             names.append("base")
-    if position.scheme in ("sinusoidal", "learned", "alibi", "t5"):
+    if position.scheme in ("sinusoidal", "index", "learned", "alibi", "t5"):
         names.append("loudness")
     if position.scheme == "sinusoidal" and options.get("waves", "both") == "both":
         names.append("sineOnly")

@@ -22,7 +22,7 @@ from clockhands.model.block import Block
 from clockhands.model.config_fields import StackSide
 from clockhands.options import options_of
 from clockhands.runs import Run
-from clockhands.schemes import CATALOGUE, RoPE, Scheme, Sinusoidal
+from clockhands.schemes import CATALOGUE, Index, RoPE, Scheme, Sinusoidal
 from clockhands.schemes.bias.alibi import Alibi
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.shapes import Tensor
@@ -91,6 +91,8 @@ def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
 def _read_learned(scheme: Scheme) -> dict[str, Any]:
     if isinstance(scheme, Sinusoidal):
         return {"amplitude": read_amplitude(scheme)}
+    if isinstance(scheme, Index):
+        return {"step": scheme.encode(torch.tensor([[0, 1]]))[0, 1].tolist()}
     if isinstance(scheme, RoPE) and scheme.alpha_F is not None:
         return {"factors": scheme.alpha_F.detach().double().exp().tolist()}
     if isinstance(scheme, Alibi):

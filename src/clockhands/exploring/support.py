@@ -18,6 +18,7 @@ OPTIONS: Mapping[str, frozenset[str]] = {
         ("layout", "exponent", "base", "wavelength", "waves", "seed", "amplitude", "learned_amplitude")
     ),
     "learned": frozenset(("max_length", "beyond", "std", "offset")),
+    "index": frozenset(("normalise", "max_length", "form", "learned_direction", "seed", "amplitude")),
     "rope": frozenset(("base", "layout", "fraction", "learned")),
     "alibi": frozenset(("form", "slopes", "learned")),
     "t5": frozenset(("num_buckets", "max_distance", "bidirectional", "logit_scale", "bias_scale")),
