@@ -192,15 +192,15 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
     if size <= TOLERANCE:
         same = Deviation(ours.name, theirs.name, size, None, None, "", (), **divergence)
         return _compare_laws(ours, theirs, divergence) or same
-    explained = explain(ours, theirs, ids, wanted, size)
+    clues, tried = explain(ours, theirs, ids, wanted, size)
     return Deviation(
         ours.name,
         theirs.name,
         size,
         _find_first_position(actual, wanted),
         _find_first_layer(ours, theirs, ids),
-        "; ".join(explained.clues),
-        explained.tried,
+        "; ".join(clues),
+        tried,
         **divergence,
     )
 

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import CHECKS, TOLERANCE, Measurement
+from clockhands.checking.checks.check import CHECKS, TOLERANCE
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.places import Call, Plain, Read, Replay, spread
+from clockhands.checking.fitting.compare import centre, find_factor
+from clockhands.checking.fitting.places import Call, Plain, Read, replay, spread
 from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, find_seen
 from clockhands.checking.fitting.words import (
     Standing,
@@ -53,28 +54,33 @@ class Case:
         self.subject, self.law = subject, CHECKS[check]
         self.entries = find_entries(subject.copy_untouched())[:1]
         self.calls: list[Call] = []
-        self.first = Replay(subject, self.law, self.entries, self._keep).measure()
+
+        def keep(call: Call) -> tuple[Any, Any]:
+            self.calls.append(call)
+            return (lambda *_: None), (lambda *_: None)
+
+        self.first = replay(subject, self.law, self.entries, keep)
         self.plain = Plain(subject, self.entries, torch.cat([call.ids_BT.flatten() for call in self.calls]))
         self.calls, self.strange = [], False
         """Whether a first state was met that is that of its token at no place: no key is then known by its place."""
-        table = self.plain.entry_NPD
-        self.moves_states = table is not None and spread(table, 1) > 1e-4 * float(table.abs().max())
-        Replay(subject, self.law, self.entries, self._listen).measure()
+        replay(subject, self.law, self.entries, self._listen)
         self.lost_NN = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
         """Which tokens, by their rows in the plain text, lack the keys of which."""
 
-    def _keep(self, call: Call) -> tuple[Any, Any]:
-        self.calls.append(call)
-        return (lambda *_: None), (lambda *_: None)
-
     def _listen(self, call: Call) -> tuple[Any, Any]:
+        """Read a call while every new token attends to its own key alone, wherever that is in the cache."""
         self.calls.append(call)
 
         def note(key: Key, attention: Attention) -> Tensor:
+            alone = attend_to_itself(attention)
             if key not in self.plain.layers:
-                return attend_to_itself(attention)
-            call.reads[key] = self._read(call, key, attention)
-            return _attend_to_own(attention, call.reads[key].column_BJ, call)
+                return alone
+            call.reads[key] = read = self._read(call, key, attention)
+            columns = torch.arange(call.ids_BT.shape[1], device=alone.device)[call.is_new]
+            own = read.column_BJ[:, None] == columns[:, None]
+            first = own & (own.long().cumsum(-1) == 1)
+            chosen = torch.where(first[:, None], 0.0, torch.finfo(alone.dtype).min).to(alone.dtype)
+            return torch.where(own.any(-1)[:, None, :, None], chosen, alone)
 
         def keep(_: int, state: Tensor) -> None:
             call.states.append(state)
@@ -83,39 +89,32 @@ class Case:
         return note, keep
 
     def _read(self, call: Call, key: Key, attention: Attention) -> Read:
+        """Find the places of queries and keys, and the column of each key.
+
+        That of the token that should stand there, else of any of the row.
+        """
         rows, places, new = self.plain.rows(call.ids_BT), call.places_BT, call.is_new
-        queries = attention.q_BHSK.transpose(1, 2).flatten(0, 1)
+        queries, keys_BJHK = attention.q_BHSK.transpose(1, 2).flatten(0, 1), attention.k_BHTK.transpose(1, 2)
         stood_q = self.plain.locate(key, False, queries, rows[:, new].flatten(), places[:, new].flatten())
-        column, stood_k = self._find_columns(key, attention.k_BHTK.transpose(1, 2), rows, places)
-        logits = attention.logits_BHST.double()
-        bias = logits - self._multiply(key, attention)
-        return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, find_seen(logits).any(1), bias)
-
-    def _multiply(self, key: Key, attention: Attention) -> Tensor:
-        """Return the products of queries and keys, times the scale of a plain text."""
-        return self.plain.layers[key].layer.scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
-
-    def _find_columns(self, key: Key, keys_BJHK: Tensor, rows_BT: Tensor, places_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the column and the place of each key: of the token that should stand there, else of any of the row."""
-        count, total = keys_BJHK.shape[1], rows_BT.shape[1]
-        column = torch.arange(count, device=rows_BT.device).clamp(max=total - 1).expand(len(rows_BT), -1).clone()
-        meant = rows_BT.gather(1, column).flatten(), places_BT.gather(1, column).flatten()
-        stood = self.plain.locate(key, True, keys_BJHK.flatten(0, 1), *meant).view(column.shape)
-        stray = stood.isnan() | (torch.arange(count, device=rows_BT.device) >= total)
-        for b, j in stray.nonzero().tolist():
-            stands = self.plain.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows_BT[b], places_BT[b])
+        count, total = keys_BJHK.shape[1], rows.shape[1]
+        numbers = torch.arange(count, device=rows.device)
+        column = numbers.clamp(max=total - 1).expand(len(rows), -1).clone()
+        meant = rows.gather(1, column).flatten(), places.gather(1, column).flatten()
+        stood_k = self.plain.locate(key, True, keys_BJHK.flatten(0, 1), *meant).view(column.shape)
+        rotation = self.plain.rotations[key][1]
+        for b, j in (stood_k.isnan() | (numbers >= total)).nonzero().tolist():
+            stands = self.plain.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows[b], places[b])
             known = (~stands.isnan()).nonzero().flatten()
             if len(known):
-                nearest = known[(stands[known] - places_BT[b, known]).abs().argmin()]
-                column[b, j], stood[b, j] = nearest, stands[nearest]
-            else:
-                column[b, j] = j if j < total and self._trusts(key, int(places_BT[b, j])) else -1
-        return column, stood
-
-    def _trusts(self, key: Key, place: int) -> bool:
-        """Whether a key at no known place may still be its token's: its state is strange, or the place not read."""
-        rotation = self.plain.layers[key].rotations[1]
-        return self.strange or not (0 <= place < self.plain.length or (rotation is not None and rotation.rotates))
+                nearest = known[(stands[known] - places[b, known]).abs().argmin()]
+                column[b, j], stood_k[b, j] = nearest, stands[nearest]
+                continue
+            # At no known place it may still be its token's key if a state is strange, or its place was not read.
+            readable = j >= total or 0 <= int(places[b, j]) < self.plain.length
+            readable |= rotation is not None and rotation.rotates
+            column[b, j] = j if j < total and (self.strange or not readable) else -1
+        seen = find_seen(attention.logits_BHST.double()).any(1)
+        return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
 
     def explain(self) -> str:
         """Return what is different in the calls, if the check passes with that mended; empty otherwise."""
@@ -145,7 +144,7 @@ class Case:
                     if len(standing["meant"]):
                         places[name, what].append(standing)
                 seen[name] += self._describe_seen(call, read)
-                for kind, words in self._describe_logits(call, key, read):
+                for kind, words in self._describe_logits(call, read):
                     rest[kind, name].append(words)
         texts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for (name, what), parts in places.items():
@@ -161,8 +160,8 @@ class Case:
                 text = "has ALiBi's slopes that follow the length of the text"
             texts[kind][text].append(name)
         said = {kind: " and ".join(map(_name_calls, by.values(), by)) for kind, by in texts.items()}
-        for layer in self.plain.layers.values():
-            if text := describe_rotations(*layer.rotations):
+        for rotations in self.plain.rotations.values():
+            if text := describe_rotations(*rotations):
                 said["rotation"] = text
         return said
 
@@ -192,7 +191,8 @@ class Case:
         sides = {"with its queries": read.stood_q_BS, "with its keys": keys}
         if bool(((read.stood_q_BS - keys).abs() < 0.03)[real].all()):
             sides = {"": keys}
-        if self.moves_states and call.states:
+        table = self.plain.entry_NPD
+        if call.states and table is not None and spread(table, 1) > 1e-4 * float(table.abs().max()):
             entry = self.plain.locate_states(call)
             sides = {"": entry} if bool((entry != meant)[real & ~entry.isnan()].any()) else sides
         counted = {
@@ -210,25 +210,18 @@ class Case:
         for what, stood in sides.items():
             kept = real & ~stood.isnan()
             yield what, {name: x[kept] for name, x in {"stood": stood, **counted}.items()}
-        before = self._read_before(call, key)
-        if before is not None:
+        for earlier in self.calls if call.past else ():  # the one in which the keys of the cache were read last
+            if key not in earlier.reads or not torch.equal(earlier.ids_BT, call.ids_BT[:, : call.past]):
+                continue
+            before = earlier.reads[key]
+            b, j = (before.column_BJ >= 0).nonzero(as_tuple=True)
+            then = torch.full(call.ids_BT.shape, torch.nan, dtype=torch.float64, device=meant.device)
+            then[b, before.column_BJ[b, j]] = before.stood_k_BJ[b, j]
             at = read.column_BJ.clamp(min=0)
-            then = before.gather(1, at.clamp(max=before.shape[1] - 1))
-            old = (read.column_BJ >= 0) & (at < before.shape[1]) & call.real_BT.gather(1, at)
-            old &= ~(read.stood_k_BJ.isnan() | then.isnan())
-            yield "with the keys of its cache", {"meant": then[old], "stood": read.stood_k_BJ[old]}
-
-    def _read_before(self, call: Call, key: Key) -> Tensor | None:
-        """Return where the keys of the cache stood [B, T] when they were read last; None of a call that begins one."""
-        for earlier in self.calls:
-            if call.past and key in earlier.reads and torch.equal(earlier.ids_BT, call.ids_BT[:, : call.past]):
-                read = earlier.reads[key]
-                places = torch.full(earlier.ids_BT.shape, torch.nan, dtype=torch.float64, device=call.ids_BT.device)
-                known = read.column_BJ >= 0
-                rows = torch.arange(len(places), device=places.device)[:, None].expand_as(known)
-                places[rows[known], read.column_BJ[known]] = read.stood_k_BJ[known]
-                return places
-        return None
+            was, now = then.gather(1, at), read.stood_k_BJ
+            old = (read.column_BJ >= 0) & call.real_BT.gather(1, at) & ~(was.isnan() | now.isnan())
+            yield "with the keys of its cache", {"meant": was[old], "stood": now[old]}
+            return
 
     def _describe_seen(self, call: Call, read: Read) -> list[str]:
         """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""
@@ -248,11 +241,11 @@ class Case:
         b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
         rows = self.plain.rows(call.ids_BT)
         self.lost_NN[rows[b, call.past + s], rows[b, t]] = True
-        kept, origin = call.real_BT[:, None].expand_as(meant)[real], self._origin(call, read)
+        kept, origin = call.real_BT[:, None].expand_as(meant)[real], self._find_origin(call, read)
         documents = self.law.name.startswith("packing.")
         return describe_seen(counts[real], meant[real], own[real], kept, documents, most(orphans), origin)
 
-    def _origin(self, call: Call, read: Read) -> str:
+    def _find_origin(self, call: Call, read: Read) -> str:
         """Say whose the first key is that is none of its text's."""
         orphans = (read.column_BJ < 0).nonzero().tolist()
         if not orphans:
@@ -261,7 +254,7 @@ class Case:
         vector, rows = read.attention.k_BHTK[b, :, j], torch.arange(len(self.plain.tokens))
         near = call.places_BT[b, min(j, call.places_BT.shape[1] - 1)].expand(len(rows))
         fits = {
-            key: self.plain.locate(key, True, vector.expand(len(rows), -1, -1), rows, near).isnan().logical_not().any()
+            key: not self.plain.locate(key, True, vector.expand(len(rows), -1, -1), rows, near).isnan().all()
             for key in self.plain.layers
         }
         if fits[read.key]:
@@ -270,31 +263,36 @@ class Case:
 
     def _meant(self, call: Call) -> Tensor:
         """The keys [B, S, T] that new tokens are meant to see: those of the call, inside the window of a plain text."""
-        plain = next(iter(self.plain.layers.values())).layer.allowed_ST
+        plain = next(iter(self.plain.layers.values())).allowed_ST
         if self.subject.causal and int(plain[-1].sum()) == 1 and bool(plain[0].all()):  # the wrong way round
             plain = torch.ones_like(plain)
         columns = torch.arange(call.ids_BT.shape[1], device=plain.device)
         back = (columns[call.is_new, None] - columns[None]).clamp(min=0, max=len(plain) - 1)
         return call.kept_BST & (plain[-1].flip(0)[back] | (back == 0))
 
-    def _describe_logits(self, call: Call, key: Key, read: Read) -> Iterator[tuple[str, str]]:
+    def _describe_logits(self, call: Call, read: Read) -> Iterator[tuple[str, str]]:
         """Say how a scale or a bias is another than in a plain text."""
         b = int(call.real_BT.sum(1).argmax())
-        want, known = self._wanted_bias(call, key, read)
+        want, known = self._find_bias(call, read)
         shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.is_new][:, None]
-        mine, wanted = (torch.where(shown, x[b], 0.0) for x in (read.bias_BHSJ, want))
-        if not shown.any() or not biases.differ(mine, wanted, shown):
+        products, added = self._split(read.key, read.attention)
+        mine, wanted = torch.where(shown, added[b], 0.0), torch.where(shown, want[b], 0.0)
+        if not biases.differ(mine, wanted, shown):
             return
-        left, right = (_centre(x, shown) for x in (mine - wanted, self._multiply(key, read.attention)[b]))
-        gain = 1 + float((left * right).sum() / right.square().sum().clamp(min=1e-12))
-        if float((left - (gain - 1) * right).abs().max()) < 2e-3 * max(1.0, float(right.abs().max())):
+        left, right = centre(mine - wanted, shown), centre(products[b], shown)
+        if find_factor(left, right, max(1.0, float(right.abs().max())), 2e-3) is not None:
             yield "scale", "has logits of attention of another scale, which follows the length"
         elif text := biases.describe_bias(mine, wanted, shown):
             yield "bias", text.replace("the reference's", _TIMES)
 
-    def _wanted_bias(self, call: Call, key: Key, read: Read) -> tuple[Tensor, Tensor]:
+    def _split(self, key: Key, attention: Attention) -> tuple[Tensor, Tensor]:
+        """Return the products of queries and keys at the scale of a plain text, and what the logits are beyond them."""
+        products = self.plain.layers[key].scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
+        return products, attention.logits_BHST.double() - products
+
+    def _find_bias(self, call: Call, read: Read) -> tuple[Tensor, Tensor]:
         """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
-        bias = self.plain.layers[key].layer.bias_HST
+        bias = self.plain.layers[read.key].bias_HST
         q, k = call.places_BT[:, call.is_new], call.places_BT.gather(1, read.column_BJ.clamp(min=0))
         known = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
         if self.subject.causal:
@@ -317,7 +315,7 @@ class Case:
 
             return logits, state
 
-        measured: Measurement = Replay(self.subject, self.law, self.entries, mend).measure()
+        measured = replay(self.subject, self.law, self.entries, mend)
         return measured.expected and (measured.wanted or measured.size <= max(TOLERANCE, self.first.size / 100))
 
     def _mend_state(self, call: Call, seen: Tensor) -> Tensor | None:
@@ -330,12 +328,12 @@ class Case:
         moved = (wanted - seen).abs().amax(-1) > 1e-4 * table.abs().max()
         return torch.where((fits & moved)[..., None], wanted, seen)
 
-    def _mend(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> Tensor | None:
-        known, new = self.plain.layers[read.key], call.is_new
+    def _mend(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> Tensor:
+        """Return the logits of an attention with differences of these kinds mended."""
+        new, at = call.is_new, read.column_BJ.clamp(min=0)
         q, k = attention.q_BHSK.double(), attention.k_BHTK.double()
-        at = read.column_BJ.clamp(min=0)
         want_q, want_k = call.places_BT[:, new], call.places_BT.gather(1, at)
-        queries, keys = known.rotations
+        queries, keys = self.plain.rotations[read.key]
         if "place" in kinds and queries is not None and queries.rotates:
             q = queries.move(q, torch.nan_to_num(want_q - read.stood_q_BS))
         if "place" in kinds and keys is not None and keys.rotates:
@@ -348,8 +346,8 @@ class Case:
                 for rotation, places in ((queries, want_q), (keys, want_k))
             )
             q, k = (torch.einsum("bsij,bhsj->bhsi", undo, x) for undo, x in ((undo_q, q), (undo_k, k)))
-        want, inside = self._wanted_bias(call, read.key, read)
-        added = attention.logits_BHST.double() - self._multiply(read.key, attention)
+        want, inside = self._find_bias(call, read)
+        _, added = self._split(read.key, attention)
         if "scale" in kinds or "bias" in kinds:
             added = torch.where(inside[:, None], want, added)
         allowed = read.seen_BSJ
@@ -360,24 +358,9 @@ class Case:
             added = torch.where((allowed & ~read.seen_BSJ)[:, None], want, added)
             rows = self.plain.rows(call.ids_BT)
             allowed = allowed & ~self.lost_NN[rows[:, new][..., None], rows.gather(1, at)[:, None]]
-        logits = (known.layer.scale * (q @ k.mT) + added).to(attention.logits_BHST.dtype)
+        logits = (self.plain.layers[read.key].scale * (q @ k.mT) + added).to(attention.logits_BHST.dtype)
         logits = logits.masked_fill(~allowed[:, None], torch.finfo(logits.dtype).min)
         return torch.where(call.real_BT[:, new][:, None, :, None], logits, attention.logits_BHST)
-
-
-def _attend_to_own(attention: Attention, column_BJ: Tensor, call: Call) -> Tensor:
-    """Return logits by which each new token attends to its own key alone, wherever that is in the cache."""
-    columns = torch.arange(call.ids_BT.shape[1], device=column_BJ.device)[call.is_new]
-    own = column_BJ[:, None] == columns[:, None]
-    alone = attend_to_itself(attention)
-    first = own & (own.long().cumsum(-1) == 1)
-    chosen = torch.where(first[:, None], 0.0, torch.finfo(alone.dtype).min).to(alone.dtype).expand_as(alone)
-    return torch.where(own.any(-1)[:, None, :, None], chosen, alone)
-
-
-def _centre(x_HSJ: Tensor, shown_SJ: Tensor) -> Tensor:
-    kept = torch.where(shown_SJ, x_HSJ, 0.0)
-    return torch.where(shown_SJ, kept - kept.sum(-1, keepdim=True) / shown_SJ.sum(-1, keepdim=True).clamp(min=1), 0.0)
 
 
 def _name_calls(names: Sequence[str], text: str) -> str:

@@ -12,11 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Check, Measurement
+from clockhands.checking.fitting.compare import find_factor, is_near, wrap
 from clockhands.checking.fitting.reading import ChangeLogits, ChangeState, Key, Layer, Reading, listen, read
 from clockhands.checking.fitting.rotation import Rotation, fit_rotation
 from clockhands.checking.fitting.words import name_scale
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
+
+_NEAR = 1e-4
+_LENGTH = 96
+_NEAR_BY = 12
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Read:
     """What one attention of a call was found to do. Shapes: B rows, S new tokens, J keys in the order of the cache.
 
     ``column_BJ`` is the column whose token a key is, -1 for none; ``stood_q_BS`` and ``stood_k_BJ`` are the places of
-    queries and keys, NaN where they are at none. ``bias_BHSJ`` is what was added to the scaled products.
+    queries and keys, NaN where they are at none.
     """
 
     key: Key
@@ -33,7 +38,6 @@ class Read:
     stood_q_BS: Tensor
     stood_k_BJ: Tensor
     seen_BSJ: Tensor
-    bias_BHSJ: Tensor
 
 
 @dataclass(frozen=True)
@@ -66,92 +70,78 @@ class Call:
         return slice(self.past, None)
 
 
-_Listener = Callable[[Call], tuple[ChangeLogits, ChangeState]]
+def replay(
+    subject: Subject, law: Check, entries: tuple[str, ...], listener: Callable[[Call], tuple[ChangeLogits, ChangeState]]
+) -> Measurement:
+    """Measure a copy of a subject whose calls are told to a listener before they run. Raises what the model raises."""
+    twin = subject.copy_untouched()
+    adapter: Any = twin.adapter
+    run = adapter.logits
 
-
-class Replay:
-    """A copy of a subject whose calls are told to a listener before they run."""
-
-    def __init__(self, subject: Subject, law: Check, entries: tuple[str, ...], listener: _Listener) -> None:
-        self.subject, self.law = subject.copy_untouched(), law
-        self.entries, self.listener = entries, listener
-        self.packs = law.name.startswith("packing.")
-        adapter: Any = self.subject.adapter
-        self.run = adapter.logits
-        adapter.logits = functools.update_wrapper(functools.partial(self._logits), self.run)
-        for name, change in (("roll_back", self._crop), ("reorder", self._select)):
-            if getattr(adapter, name, None) is not None:
-                setattr(adapter, name, functools.partial(change, getattr(adapter, name)))
-
-    def measure(self) -> Measurement:
-        """Return what the check measures. Raises whatever the model raises."""
-        return self.law.measure(self.subject)
-
-    def _logits(
-        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None, *rest: Any
+    @functools.wraps(run)
+    def logits(
+        ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None, *rest: Any
     ) -> Tensor:
-        call = self._understand(ids, mask, positions, cache)
-        logits, state = self.listener(call)
-        run = functools.partial(self.run, ids, mask, positions, cache, *rest)
-        answer: Tensor = listen(self.subject.get_module(), self.entries, len(ids), logits, state, run)
+        call = _understand(twin, law.name.startswith("packing."), ids, mask, positions, cache)
+        change, enter = listener(call)
+        inside = functools.partial(run, ids, mask, positions, cache, *rest)
+        answer: Tensor = listen(twin.get_module(), entries, len(ids), change, enter, inside)
         if cache is not None:
             vars(cache)["read_before"] = (call.ids_BT, call.places_BT, call.real_BT)
         return answer
 
-    def _understand(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Any) -> Call:
-        before = vars(cache).get("read_before") if cache is not None else None
-        new, past = ids.shape[1], 0 if before is None else before[0].shape[1]
-        total, flat = past + new, mask if mask is not None and mask.dim() == 2 else None
-        real = torch.ones_like(ids, dtype=torch.bool) if flat is None else flat[:, -new:].bool()
-        if positions is not None:
-            places = positions - self.subject.facts.first
-        elif flat is not None:
-            places = (flat.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
-        else:
-            places = torch.arange(past, total, device=ids.device).expand_as(ids)
-        if before is not None:
-            ids, places = torch.cat([before[0], ids], 1), torch.cat([before[1], places], 1)
-            real = torch.cat([before[2], real], 1) if flat is None else flat.bool()
-        columns = torch.arange(total, device=ids.device)
-        kept = real[:, None, :].expand(-1, new, -1).clone()
-        if self.subject.causal:
-            kept &= columns[None, None] <= columns[past:, None]
-        if mask is not None and mask.dim() == 4:
-            kept &= mask[:, 0, -new:, :total].bool()
-        elif self.packs:
-            document = (places.diff(prepend=places[:, :1]) < 0).cumsum(1)
-            kept &= document[:, -new:, None] == document[:, None]
-        return Call(ids, places, real, kept, new, positions is not None, cache is not None)
+    def follow(name: str, change: Callable[[Tensor, Any], Tensor]) -> None:
+        """Do to what is known of a cache what the adapter does to it."""
+        inner: Any = getattr(adapter, name, None)
 
-    @staticmethod
-    def _crop(run: Any, cache: Any, tokens: int) -> None:
-        run(cache, tokens)
-        vars(cache)["read_before"] = tuple(part[:, :-tokens] for part in vars(cache)["read_before"])
+        def outer(cache: Any, by: Any) -> None:
+            inner(cache, by)
+            vars(cache)["read_before"] = tuple(change(part, by) for part in vars(cache)["read_before"])
 
-    @staticmethod
-    def _select(run: Any, cache: Any, rows: Tensor) -> None:
-        run(cache, rows)
-        vars(cache)["read_before"] = tuple(part[rows] for part in vars(cache)["read_before"])
+        if inner is not None:
+            setattr(adapter, name, outer)
+
+    adapter.logits = logits
+    follow("roll_back", lambda part, tokens: part[:, :-tokens])
+    follow("reorder", lambda part, rows: part[rows])
+    return law.measure(twin)
 
 
-_NEAR = 1e-4
-_LENGTH = 96
-_NEAR_BY = 12
-
-
-@dataclass(frozen=True)
-class Known:
-    """One attention over N rows of one token each, at P places, and how its queries and keys rotate.
-
-    ``rotations`` are those of queries and keys; None where they are something else than rotations.
-    """
-
-    layer: Layer
-    rotations: tuple[Rotation | None, Rotation | None]
+def _understand(
+    subject: Subject, packs: bool, ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Any
+) -> Call:
+    """Work out from its arguments what one call means."""
+    before = vars(cache).get("read_before") if cache is not None else None
+    new, past = ids.shape[1], 0 if before is None else before[0].shape[1]
+    total, flat = past + new, mask if mask is not None and mask.dim() == 2 else None
+    real = torch.ones_like(ids, dtype=torch.bool) if flat is None else flat[:, -new:].bool()
+    if positions is not None:
+        places = positions - subject.facts.first
+    elif flat is not None:
+        places = (flat.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
+    else:
+        places = torch.arange(past, total, device=ids.device).expand_as(ids)
+    if before is not None:
+        ids, places = torch.cat([before[0], ids], 1), torch.cat([before[1], places], 1)
+        real = torch.cat([before[2], real], 1) if flat is None else flat.bool()
+    columns = torch.arange(total, device=ids.device)
+    kept = real[:, None, :].expand(-1, new, -1).clone()
+    if subject.causal:
+        kept &= columns[None, None] <= columns[past:, None]
+    if mask is not None and mask.dim() == 4:
+        kept &= mask[:, 0, -new:, :total].bool()
+    elif packs:
+        document = (places.diff(prepend=places[:, :1]) < 0).cumsum(1)
+        kept &= document[:, -new:, None] == document[:, None]
+    return Call(ids, places, real, kept, new, positions is not None, cache is not None)
 
 
 class Plain:
-    """A model read over rows of one token each, every token of ``tokens`` at the places 0 to P - 1."""
+    """A model read over rows of one token each, every token of ``tokens`` at the places 0 to P - 1.
+
+    ``layers`` are its attentions, and ``rotations`` how their queries and their keys rotate, None where they do
+    something else; ``entry_NPD`` are the first states.
+    """
 
     def __init__(self, subject: Subject, entries: tuple[str, ...], tokens: Tensor) -> None:
         self.tokens = tokens.unique()
@@ -166,9 +156,12 @@ class Plain:
         if any(float((a - b).abs().max()) > _NEAR * float(b.abs().max()) for a, b in alone):  # the row matters
             every = Reading.join([read_rows(token) for token in self.tokens[:, None]])
         self.entry_NPD = every.states[0] if every.states else None
-        square = {k: x for k, x in every.measure().items() if x.allowed_ST.shape == (self.length, self.length)}
-        own = {key: layer for key, layer in square.items() if layer.exact and layer.is_of_text}
-        self.layers = {key: Known(layer, _fit_rotations(layer)) for key, layer in own.items()}
+        self.layers: dict[Key, Layer] = {}
+        self.rotations: dict[Key, tuple[Rotation | None, Rotation | None]] = {}
+        for key, layer in every.measure().items():
+            if layer.exact and layer.is_of_text and layer.allowed_ST.shape == (self.length, self.length):
+                self.layers[key] = layer
+                self.rotations[key] = _fit_steady(layer.q_BHSK), _fit_steady(layer.k_BHTK)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Return the row of each token; -1 for one that was not read."""
@@ -183,8 +176,8 @@ class Plain:
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
         """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
-        known = self.layers[key]
-        rotation, plain = known.rotations[keys], known.layer.k_BHTK if keys else known.layer.q_BHSK
+        rotation, layer = self.rotations[key][keys], self.layers[key]
+        plain = layer.k_BHTK if keys else layer.q_BHSK
         if rotation is None or not rotation.rotates:
             return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
         return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
@@ -194,42 +187,34 @@ class Plain:
         table = self.entry_NPD
         if not call.states or table is None:
             return ""
-        new, states = call.is_new, call.states[0].double()
-        real, rows = call.real_BT[:, new], self.rows(call.ids_BT[:, new])
-        meant = call.places_BT[:, new].clamp(min=0, max=self.length - 1)
-        strange = self.locate_states(call).isnan() & real
-        gap, size = states - table[rows, meant].double(), float(table.abs().max())
+        rows = self.rows(call.ids_BT[:, call.is_new])
+        meant = call.places_BT[:, call.is_new].clamp(min=0, max=self.length - 1)
+        strange = self.locate_states(call).isnan() & call.real_BT[:, call.is_new]
+        gap, size = call.states[0].double() - table[rows, meant].double(), float(table.abs().max())
         if not strange.any():
             return ""
         if len(gap) > 1 and not call.past and spread(gap, 1) < 1e-3 * size < spread(gap, 0):
             return "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
-        looked_up = _find_tokens(module, table, self.tokens)
-        if looked_up is None:
-            return ""
-        own = looked_up[0][rows][strange]
-        vectors = (table - table[:, :1]).double().mean(0)[meant][strange] + looked_up[1]
-        rest = gap[strange]
-        for factor, words in ((1, "has the vector of its position twice"), (-1, "has no position added")):
-            if float((rest - factor * vectors).abs().max()) < 1e-3 * size:
-                return words
-        ratio = 1 + float((rest * own).sum() / own.square().sum())
-        exact = float((rest - (ratio - 1) * own).abs().max()) < 1e-3 * size
-        return name_scale(ratio, table.shape[-1], "once more") if exact else ""
-
-
-def _find_tokens(module: nn.Module, table_NPD: Tensor, tokens_N: Tensor) -> tuple[Tensor, Tensor] | None:
-    """What tokens add to first states [N, D], and the vector [D] of place 0; None if no embedding explains it."""
-    states = table_NPD[:, 0].double()
-    for part in module.modules():
-        if not isinstance(part, nn.Embedding) or part.embedding_dim != states.shape[1]:
-            continue
-        if part.num_embeddings > tokens_N.max():
-            rows = part.weight.detach()[tokens_N].double()
-            x, y = rows - rows.mean(0), states - states.mean(0)
-            scale = (x * y).sum() / x.square().sum()
-            if float((y - scale * x).abs().max()) < 1e-3 * float(y.abs().max()):
-                return scale * rows, (states - scale * rows).mean(0)
-    return None
+        # First states are what an embedding gives to tokens, and vectors of position.
+        states, rest = table[:, 0].double(), gap[strange]
+        for part in module.modules():
+            if not isinstance(part, nn.Embedding) or part.embedding_dim != states.shape[1]:
+                continue
+            if part.num_embeddings <= self.tokens.max():
+                continue
+            added = part.weight.detach()[self.tokens].double()
+            shown = states - states.mean(0)
+            scale = find_factor(shown, added - added.mean(0), float(shown.abs().max()))
+            if scale is None:
+                continue
+            start = (states - scale * added).mean(0)  # the vector of place 0
+            vectors = (table - table[:, :1]).double().mean(0)[meant][strange] + start
+            for factor, words in ((1, "has the vector of its position twice"), (-1, "has no position added")):
+                if is_near(rest, factor * vectors, size):
+                    return words
+            more = find_factor(rest, scale * added[rows][strange], size)
+            return "" if more is None else name_scale(1 + more, table.shape[-1], "once more")
+        return ""
 
 
 def spread(x: Tensor, axis: int) -> float:
@@ -237,25 +222,23 @@ def spread(x: Tensor, axis: int) -> float:
     return float((x - x.narrow(axis, 0, 1)).abs().max())
 
 
-def _fit_rotations(layer: Layer) -> tuple[Rotation | None, Rotation | None]:
-    rotations = [fit_rotation(x.flatten(0, 1)) for x in (layer.q_BHSK, layer.k_BHTK)]
-    for index, own in enumerate(rotations):
-        if own is None or not own.count or own.keeps(own.speeds_C):
-            continue
-        for part in (slice(_NEAR_BY), slice(-_NEAR_BY, None)):  # held or begun anew further on, or held at first
-            first, second = (x[part] - x[part][:1] for x in (own.first_SC, own.second_SC))
-            near = replace(own, first_SC=first, second_SC=second)
-            rotations[index] = near
-            if near.keeps(near.speeds_C):
-                break
-    return rotations[0], rotations[1]
+def _fit_steady(x_NHSK: Tensor) -> Rotation | None:
+    """Fit how vectors rotate, at the speeds of the first places, or of the last if those are held."""
+    own = near = fit_rotation(x_NHSK.flatten(0, 1))
+    if own is None or not own.count or own.keeps(own.speeds_C):
+        return own
+    for part in (slice(_NEAR_BY), slice(-_NEAR_BY, None)):  # held or begun anew further on, or held at first
+        first, second = (x[part] - x[part][:1] for x in (own.first_SC, own.second_SC))
+        near = replace(own, first_SC=first, second_SC=second)
+        if near.keeps(near.speeds_C):
+            break
+    return near
 
 
 def _match(table_MPD: Tensor, x_MD: Tensor, near_M: Tensor) -> Tensor:
     gaps = (table_MPD - x_MD[:, None].to(table_MPD.dtype)).abs().amax(-1) / table_MPD.abs().max()
     places = torch.arange(table_MPD.shape[1], device=x_MD.device)
-    far = (places - near_M[:, None]).abs().double().masked_fill(gaps > _NEAR, math.inf)
-    best, at = far.min(1)
+    best, at = (places - near_M[:, None]).abs().double().masked_fill(gaps > _NEAR, math.inf).min(1)
     return torch.where(best < math.inf, at.double(), math.nan)
 
 
@@ -278,9 +261,8 @@ def _find_rotated(rotation: Rotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: 
         speed, own = float(speeds[pair]), angle[:, pair, None]
         place = (own + 2 * math.pi * ((place * speed - own) / (2 * math.pi)).round()) / speed
     place = torch.where((place - place.round()).abs() < 0.02, place.round(), place)
-    off = torch.remainder(place[..., None] * speeds - angle[:, None] + math.pi, 2 * math.pi) - math.pi
+    off = wrap(place[..., None] * speeds - angle[:, None])
     fits = (off.abs() < 1e-3 + 1e-4 * place.abs()[..., None] * speeds.abs()).all(-1)
     fits &= ((rest < 1e-3) & ((ratio.abs() - 1).abs() < 1e-2).all(1))[:, None]
-    far = (place - near_M[:, None]).abs().masked_fill(~fits, math.inf)
-    best, at = far.min(1)
+    best, at = (place - near_M[:, None]).abs().masked_fill(~fits, math.inf).min(1)
     return torch.where(best < math.inf, place.gather(1, at[:, None])[:, 0], math.nan)

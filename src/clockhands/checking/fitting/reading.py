@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,10 +59,10 @@ class Reading:
         """Split each attention; of one text in all rows the scale is that of another, which those rows cannot tell."""
         layers = {key: _split(item) for key, item in self.attentions.items()}
         known = next((layer.scale for layer in layers.values() if layer.exact), None)
-        if known is None:
-            return layers
-        alone = {key: item for key, item in self.attentions.items() if _is_constant(item)}
-        return {**layers, **{key: _split(item, known) for key, item in alone.items()}}
+        for key, item in self.attentions.items() if known is not None else ():
+            if _is_one_text(item.q_BHSK) and _is_one_text(item.k_BHTK):
+                layers[key] = _split(item, known)
+        return layers
 
     @classmethod
     def join(cls, parts: Sequence[Reading]) -> Reading:
@@ -69,7 +71,7 @@ class Reading:
         for key, first in parts[0].attentions.items():
             same = [part.attentions[key] for part in parts]
             q, k, logits = (torch.cat([getattr(x, n) for x in same]) for n in ("q_BHSK", "k_BHTK", "logits_BHST"))
-            heard[key] = Attention(first.name, first.module, q, k, logits)
+            heard[key] = replace(first, q_BHSK=q, k_BHTK=k, logits_BHST=logits)
         return cls(heard, tuple(map(torch.cat, zip(*(part.states for part in parts), strict=True))))
 
 
@@ -84,7 +86,7 @@ def listen(
         seen[attention.name] += 1
         return logits((attention.name, seen[attention.name] - 1), attention)
 
-    def enter(index: int, args: Any) -> Any:
+    def enter(index: int, _: nn.Module, args: Any) -> Any:
         if index in entered:  # a block that is run several times
             return None
         entered.add(index)
@@ -94,8 +96,7 @@ def listen(
 
     with contextlib.ExitStack() as stack:
         for index, name in enumerate(entries):
-            part = module.get_submodule(name)
-            hook = part.register_forward_pre_hook(lambda _, args, index=index: enter(index, args))
+            hook = module.get_submodule(name).register_forward_pre_hook(partial(enter, index))
             stack.callback(hook.remove)
         stack.enter_context(AttentionTap(module, rows, change))
         stack.enter_context(torch.no_grad())
@@ -114,10 +115,7 @@ def read(subject: Subject, entries: Iterable[str], ids: Tensor, run: Callable[[S
         heard[key] = attention
         return attend_to_itself(attention)
 
-    def keep(entry: int, state: Tensor) -> None:
-        states[entry] = state
-
-    listen(subject.get_module(), entries, len(ids), note, keep, lambda: run(subject, ids))
+    listen(subject.get_module(), entries, len(ids), note, states.__setitem__, partial(run, subject, ids))
     return Reading(heard, tuple(states[entry] for entry in sorted(states)))
 
 
@@ -141,11 +139,6 @@ def _is_one_text(x_BHSK: Tensor) -> bool:
     return float((x_BHSK - x_BHSK[:1]).abs().max()) < 1e-5 * float(x_BHSK.abs().max())
 
 
-def _is_constant(attention: Attention) -> bool:
-    """Whether queries and keys are both those of one text in all rows."""
-    return _is_one_text(attention.q_BHSK) and _is_one_text(attention.k_BHTK)
-
-
 def _is_state(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dim() == 3 and value.is_floating_point()
 
@@ -156,29 +149,29 @@ def find_entries(subject: Subject) -> tuple[str, ...]:
     Of an encoder-decoder that of the side whose text varies comes first, then that of the other side.
     """
     module, ids = subject.get_module(), subject.tokens(2, 7)
-    order: list[str] = []
-    shapes: dict[str, torch.Size] = {}
+    shapes: dict[str, torch.Size | None] = {}  # in the order in which modules begin; None of what changes it
 
-    def leave(name: str, args: Any, output: Any) -> None:
+    def enter(name: str, *_: Any) -> None:
+        shapes.setdefault(name, None)
+
+    def leave(name: str, _: nn.Module, args: Any, output: Any) -> None:
         output = output[0] if isinstance(output, tuple) and output else output
         shape = next((value.shape for value in args if _is_state(value)), None)
-        if shape is not None and isinstance(output, Tensor) and output.shape == shape:
-            shapes.setdefault(name, shape)
+        if shapes[name] is None and isinstance(output, Tensor) and output.shape == shape:
+            shapes[name] = shape
 
     with contextlib.ExitStack() as stack:
         for name, part in module.named_modules():
             if part is not module and not isinstance(part, nn.Embedding):
-                hooks = (
-                    part.register_forward_pre_hook(lambda _, args, name=name: order.append(name)),
-                    part.register_forward_hook(lambda _, args, out, name=name: leave(name, args, out)),
-                )
-                for hook in hooks:
-                    stack.callback(hook.remove)
+                stack.callback(part.register_forward_pre_hook(partial(enter, name)).remove)
+                stack.callback(part.register_forward_hook(partial(leave, name)).remove)
         subject.logits(ids)
-    entered = [name for name in dict.fromkeys(order) if name in shapes]
-    own = [name for name in entered if shapes[name][:2] == ids.shape]
-    alike = [name for name in entered if own and shapes[name][::2] == shapes[own[0]][::2]]
-    return (*own[:1], *[name for name in alike if shapes[name] != shapes[own[0]]][:1])
+    entered = [(name, shape) for name, shape in shapes.items() if shape is not None]
+    own = next(((name, shape) for name, shape in entered if shape[:2] == ids.shape), None)
+    if own is None:
+        return ()
+    other = (name for name, shape in entered if shape[::2] == own[1][::2] and shape != own[1])
+    return (own[0], *itertools.islice(other, 1))
 
 
 def _split(attention: Attention, known: float | None = None) -> Layer:
