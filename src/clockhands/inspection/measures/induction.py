@@ -37,9 +37,14 @@ PROBED = 4
 """The last tokens of a text after which the copied token's probability is read."""
 DRAWS = 4
 """Random choices of as many other heads, whose mean is the control of an ablation."""
+REMOVALS = ("whole", "removed", "others")
+"""What is measured in an ablation: the model as it is, without some heads, and without as many others."""
 
 Head: TypeAlias = tuple[int, int]
 """The indices of a layer and of a head in it."""
+Ablation: TypeAlias = dict[str, Float[Tensor, "three N"]]
+"""The mean ``score`` of the induction heads and the copied token's ``probability``, by ``REMOVALS`` and text. Numbers
+without others are NaN where there are no others; a model without an output layer has no probabilities."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +59,6 @@ class InductionTexts:
     control_NT: Int[Tensor, "N T"]
     queries_Nn: Int[Tensor, "N n"]
     targets_Nn: Int[Tensor, "N n"]
-
-
-@dataclass(frozen=True)
-class _Ablation:
-    """What is left without some heads: the mean score of the induction heads, and the copied token's probability.
-
-    Each is text by text, as the model is, without the ``removed`` heads, and without as many others (NaN where there
-    are no others). The probabilities are None for a model without an output layer.
-    """
-
-    removed: tuple[Head, ...]
-    scores_N3: Float[Tensor, "N three"]
-    probabilities_N3: Float[Tensor, "N three"] | None
-
-    @property
-    def has_control(self) -> bool:
-        """Whether there were as many other heads to remove."""
-        return not bool(self.scores_N3[:, 2].isnan().any())
 
 
 class Induction(Measure):
@@ -123,17 +110,19 @@ class Induction(Measure):
         ]
         ablation = _ablate(reading, texts, induction, previous) if previous else None
         best = divmod(int(score_LH.argmax()), score_LH.shape[1])
-        figure, details = draw_head_grid(score_LH, "Attention to what followed the same token before"), {}
-        if ablation is not None:
+        figure = draw_head_grid(score_LH, "Attention to what followed the same token before")
+        details: dict[str, Any] = {}
+        verdict = _describe(score_LH, chance_LH, induction, previous)
+        if previous:
+            verdict += _describe_ablation(ablation, len(previous))
+        if ablation:
             figure = put_together((figure, _draw_ablation(ablation)), columns=2, title=figure.title)
-            measured = {"score": ablation.scores_N3, "probability": ablation.probabilities_N3}
-            details = {"ablated": join_words(map(_name, ablation.removed))} | {
-                name: dict(zip(("whole", "removed", "others"), values_N3.mean(0).tolist(), strict=True))
-                for name, values_N3 in measured.items()
-                if values_N3 is not None
+            details = {
+                name: dict(zip(REMOVALS, kept_3N.mean(-1).tolist(), strict=True)) for name, kept_3N in ablation.items()
             }
+            details["ablated"] = join_words(map(_name, previous))
         return self.make_finding(
-            _describe(score_LH, chance_LH, induction, previous) + (_describe_ablation(ablation) if previous else ""),
+            verdict,
             float(len(induction)),
             unit="heads",
             references=(Reference("first half in another order", float(chance_LH[best])),),
@@ -245,7 +234,7 @@ def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
 @torch.no_grad()
 def _ablate(
     reading: Reading, texts: InductionTexts, induction: Sequence[Head], previous: Sequence[Head]
-) -> _Ablation | None:
+) -> Ablation | None:
     """Remove the previous-token heads, then as many others of the same layers; None where a head cannot be removed.
 
     The others are neither heads of induction nor previous-token heads themselves.
@@ -253,39 +242,32 @@ def _ablate(
     layers = sorted({layer for layer, _ in previous})
     every = [(layer, head) for layer in layers for head in range(reading.logit_splits[layer].var_NH.shape[1])]
     others = [at for at in every if at not in previous and at not in induction]
+    removals: list[Sequence[Head]] = [(), previous]
     generator = torch.Generator().manual_seed(0)
-    draws = [torch.randperm(len(others), generator=generator)[: len(previous)].tolist() for _ in range(DRAWS)]
-    drawn = [[others[index] for index in draw] for draw in draws] if len(others) >= len(previous) else []
+    for _ in range(DRAWS if len(others) >= len(previous) else 0):
+        draw = torch.randperm(len(others), generator=generator)[: len(previous)]
+        removals.append([others[index] for index in draw.tolist()])
+    scores, probabilities = [], []
     try:
-        whole, without = (_measure(reading, texts, induction, heads) for heads in ((), previous))
-        controls = [_measure(reading, texts, induction, heads) for heads in drawn]
+        for removed in removals:
+            with remove_heads(reading, removed) if removed else nullcontext():
+                scores_LHN = _score_heads(reading, texts, texts.ids_NT)
+                probabilities.append(_read_probability(reading, texts))
+            scores.append(torch.stack([scores_LHN[layer, head] for layer, head in induction]).mean(0))
     except ValueError:
         return None
-    nothing = torch.full_like(whole[0], torch.nan)
-    columns = [
-        [measured[part] for measured in (whole, without)]
-        + [torch.stack([control[part] for control in controls]).mean(0) if controls else nothing]
-        for part in (0, 1)
-    ]
-    probabilities = None if bool(whole[1].isnan().any()) else torch.stack(columns[1], dim=1)
-    return _Ablation(tuple(previous), torch.stack(columns[0], dim=1), probabilities)
-
-
-def _measure(
-    reading: Reading, texts: InductionTexts, induction: Sequence[Head], removed: Sequence[Head]
-) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Return the mean score of the induction heads and the copied token's probability in each text, without heads.
-
-    The probability is NaN for a model without an output layer.
-    """
-    with remove_heads(reading, removed) if removed else nullcontext():
-        scores_LHN = _score_heads(reading, texts, texts.ids_NT)
-        probability_N = _read_probability(reading, texts)
-    return torch.stack([scores_LHN[layer, head] for layer, head in induction]).mean(0), probability_N
+    kept = {}
+    for name, runs in (("score", torch.stack(scores)), ("probability", torch.stack(probabilities))):
+        if not bool(runs[0].isnan().any()):
+            kept[name] = torch.cat([runs[:2], runs[2:].mean(0, keepdim=True)])
+    return kept
 
 
 def _read_probability(reading: Reading, texts: InductionTexts) -> Float[Tensor, " N"]:
-    """Return the probability of the token that followed the same one before, after the last tokens of each text."""
+    """Return the probability of the token that followed the same one before, after the last tokens of each text.
+
+    It is NaN for a model without an output layer.
+    """
     sums_N, counts_N = torch.zeros(len(texts.ids_NT)).double(), torch.zeros(len(texts.ids_NT))
     for place in texts.queries_Nn.unique()[-PROBED:].tolist():
         # A text whose token here ended the first half has nothing that followed it, and is left out at this place.
@@ -326,25 +308,25 @@ def _name(head: Head) -> str:
     return f"layer {head[0] + 1} head {head[1] + 1}"
 
 
-def _describe_ablation(ablation: _Ablation | None) -> str:
-    """Say what removing the previous-token heads does to the score, and whether that is more than other heads do."""
+def _describe_ablation(ablation: Ablation | None, count: int) -> str:
+    """Say what removing so many heads does to the score, and whether that is more than other heads do."""
     if ablation is None:
         return " Whether it uses them was not measured: heads cannot be removed from this model."
-    whole, without, others = (format_percent(value) for value in ablation.scores_N3.mean(0).tolist())
-    heads, other = ("that head", "another head") if len(ablation.removed) == 1 else ("these heads", "as many others")
+    scores_3N = ablation["score"]
+    whole, without, others = (format_percent(value) for value in scores_3N.mean(-1).tolist())
+    heads, other = ("that head", "another head") if count == 1 else ("these heads", "as many others")
     start = f" With {heads} removed, the induction heads give {without} of their attention there in place of {whole}"
-    if not ablation.has_control:
+    if bool(scores_3N[2].isnan().any()):
         return (
             f"{start}; their layers have too few others to compare with, so it is undecided whether they use {heads}."
         )
-    scores_N3 = ablation.scores_N3
-    low, _ = estimate_mean_interval(scores_N3[:, 2] - scores_N3[:, 1])
-    part = "" if float(scores_N3[:, 1].mean()) < float(scores_N3[:, 0].mean()) / 2 else " in part"
+    low, _ = estimate_mean_interval(scores_3N[2] - scores_3N[1])
+    part = "" if float(scores_3N[1].mean()) < float(scores_3N[0].mean()) / 2 else " in part"
     conclusion = f"they use {heads}{part}" if low > 0 else f"whether they use {heads} is undecided"
     verdict = f"{start} ({others} with {other} of the same layers removed): {conclusion}."
-    if ablation.probabilities_N3 is not None:
-        whole, without, others = (format_percent(value) for value in ablation.probabilities_N3.mean(0).tolist())
-        low, _ = estimate_mean_interval(ablation.probabilities_N3[:, 2] - ablation.probabilities_N3[:, 1])
+    if "probability" in ablation:
+        whole, without, others = (format_percent(value) for value in ablation["probability"].mean(-1).tolist())
+        low, _ = estimate_mean_interval(ablation["probability"][2] - ablation["probability"][1])
         unsure = "" if low > 0 else "; whether it falls by more than with others is undecided"
         verdict += (
             f" The probability of the token that followed goes from {whole} to {without} ({others} with others "
@@ -353,23 +335,24 @@ def _describe_ablation(ablation: _Ablation | None) -> str:
     return verdict
 
 
-def _draw_ablation(ablation: _Ablation) -> Figure:
+def _draw_ablation(ablation: Ablation) -> Figure:
     """Draw score and probability of the copied token as they are, and without heads."""
-    names = ("as it is", "previous-token heads removed", "as many others removed")
-    shown = names if ablation.has_control else names[:2]
-    measured = {"score of the induction heads": ablation.scores_N3[:, : len(shown)]}
-    if ablation.probabilities_N3 is not None:
-        measured["probability of the copied token"] = ablation.probabilities_N3[:, : len(shown)]
-    ends = {
-        label: torch.tensor([estimate_mean_interval(column) for column in values.T], dtype=torch.float64)
-        for label, values in measured.items()
-    }
+    names = ["as it is", "previous-token heads removed", "as many others removed"]
+    if bool(ablation["score"][2].isnan().any()):
+        names.pop()
+    labels = {"score": "score of the induction heads", "probability": "probability of the copied token"}
+    heights, ends = {}, {}
+    for name, kept_3N in ablation.items():
+        drawn = kept_3N[: len(names)]
+        heights[labels[name]] = drawn.mean(-1)
+        lows, highs = zip(*map(estimate_mean_interval, drawn), strict=True)
+        ends[labels[name]] = (lows, highs)
     return draw_columns(
         "bars",
-        shown,
-        {label: values.mean(0) for label, values in measured.items()},
-        main="score of the induction heads",
-        intervals={label: (low_high[:, 0], low_high[:, 1]) for label, low_high in ends.items()},
+        names,
+        heights,
+        main=labels["score"],
+        intervals=ends,
         panel="Without the heads that look one token back",
         ylabel="share",
     )

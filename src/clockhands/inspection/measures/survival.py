@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 
@@ -40,34 +39,20 @@ class _ProbeScores:
     """What probes read back from the states after each layer, the embedding first.
 
     Attributes:
-        shares_by_split: for each layer the share of positions read back exactly, split by split.
+        position_shares: for each layer the share of positions read back exactly, the mean over the splits.
+        position_intervals: the 95 % interval of each, cut at 0 and 1, and exact where every position of every text is
+            read back, or none.
         token_shares: for each layer the share of tokens read back, the mean over the splits.
         permuted_share: the share of positions read back after the last layer by a probe that was fitted on texts whose
             states are in random order.
         cross_validation: the splits: the texts fitted on and those held out.
     """
 
-    shares_by_split: tuple[Float[Tensor, " n"], ...]
+    position_shares: list[float]
+    position_intervals: list[tuple[float, float]]
     token_shares: list[float]
     permuted_share: float
     cross_validation: CrossValidation
-
-    @cached_property
-    def position_shares(self) -> list[float]:
-        """For each layer the share of positions read back exactly, the mean over the splits."""
-        return [float(shares_n.mean()) for shares_n in self.shares_by_split]
-
-    @cached_property
-    def position_intervals(self) -> list[tuple[float, float]]:
-        """The 95 % interval of each share in ``position_shares``.
-
-        It is cut at 0 and 1, and exact where every position of every text is read back, or none.
-        """
-        splits, intervals = self.cross_validation, []
-        for shares_n, share in zip(self.shares_by_split, self.position_shares, strict=True):
-            low, high = compute_corrected_interval(shares_n, splits.held_out_ratio)
-            intervals.append(bound_exactly((max(0.0, low), min(1.0, high)), share, splits.num_texts))
-        return intervals
 
 
 def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
@@ -81,7 +66,7 @@ def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
     rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
     indicators_NTT = torch.eye(ids.shape[1]).expand(len(ids), -1, -1)
-    shares_by_split, token_shares = [], []
+    position_shares, intervals, token_shares = [], [], []
     for hidden in capture.hidden:
         states = hidden[: splits.num_texts, capture.measured_T].float()
         # Both probes read the same states, and what is solved for one serves the other: they are fitted as one.
@@ -94,10 +79,12 @@ def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
             judged = torch.randperm(vectors.shape[0] * vectors.shape[1], generator=generator)[:MOST_JUDGED]
             nearest = find_nearest_row(vectors.flatten(0, 1)[judged], rows)
             named.append(float((nearest == labels[held_out].flatten()[judged]).float().mean()))
-        shares_by_split.append(torch.tensor(hits))
+        position_shares.append(float(torch.tensor(hits).mean()))
+        low, high = compute_corrected_interval(torch.tensor(hits), splits.held_out_ratio)
+        intervals.append(bound_exactly((max(0.0, low), min(1.0, high)), position_shares[-1], splits.num_texts))
         token_shares.append(sum(named) / len(named))
     permuted_share = float(probe_positions(states, splits, permuted=True).mean())
-    return _ProbeScores(tuple(shares_by_split), token_shares, permuted_share, splits)
+    return _ProbeScores(position_shares, intervals, token_shares, permuted_share, splits)
 
 
 def _count_hits(guess_NTT: Float[Tensor, "N T T"]) -> float:

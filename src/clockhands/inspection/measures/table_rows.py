@@ -110,17 +110,12 @@ class TableSimilarity(Measure):
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = _compute_monotonicity(mean_cosines_R)
         # In how few directions most of the table lies, where these are few of those that its rows could fill.
-        squares, room = (
-            torch.linalg.svdvals(rows.centred_ND).square(),
-            min(len(cosines_NN) - 1, rows.centred_ND.shape[1]),
-        )
-        count, low_rank = count_leading(squares, RANK_SHARE), ""
+        room = min(len(cosines_NN) - 1, rows.centred_ND.shape[1])
+        count, low_rank = count_leading(torch.linalg.svdvals(rows.centred_ND).square(), RANK_SHARE), ""
         if count <= LOW_RANK * room:
             directions = "1 direction" if count == 1 else f"{count} directions"
-            low_rank = (
-                f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of "
-            )
-            low_rank += f"{room}."
+            part = format_percent(RANK_SHARE)
+            low_rank = f" The table has a low rank: {part} of its variance lies in {directions} of {room}."
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
