@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.exploring.model_data import describe_model, describe_order, describe_scheme, hold_packed, pack_weights
+from clockhands.exploring.model_data import (
+    describe_model,
+    describe_order,
+    describe_scheme,
+    hold_packed,
+    list_tensors,
+    pack_tensors,
+)
 from clockhands.exploring.page import prepare_model
 from clockhands.runs import Run
 from tests.exploring.models import PAIRS, make_run
@@ -119,7 +126,7 @@ def test_forms_that_follow_from_the_side_are_resolved(tmp_path: Path) -> None:
 
 def test_every_tensor_stands_at_its_place(tmp_path: Path) -> None:
     run = make_run(tmp_path, encoder="learned", decoder="t5", token_scale="learned")
-    packed, places = pack_weights(run, "float32")
+    packed, places = pack_tensors(list_tensors(run), "float32")
     numbers = np.frombuffer(packed, "<f4")
     state = run.model.transformer.state_dict()
     tables = {"encoder.table": "encoder.schemes.0.table_LP", "decoder.table": "decoder.schemes.0.table_HN"}
@@ -133,7 +140,7 @@ def test_every_tensor_stands_at_its_place(tmp_path: Path) -> None:
 
 def test_tied_matrices_share_a_place_and_half_precision_rounds(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    packed, places = pack_weights(run)
+    packed, places = pack_tensors(list_tensors(run))
     assert places["output.weight"] == places["encoder.input.tokens.weight"] == places["decoder.input.tokens.weight"]
     weight = run.model.transformer.output.weight
     start = places["output.weight"]["offset"]
@@ -145,9 +152,9 @@ def test_tied_matrices_share_a_place_and_half_precision_rounds(tmp_path: Path) -
 def test_a_run_holds_what_is_packed_inside_the_block_alone(tmp_path: Path) -> None:
     run = make_run(tmp_path, encoder="learned", decoder="t5")
     trained = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
-    half, _ = pack_weights(run)
+    half, _ = pack_tensors(list_tensors(run))
     with hold_packed(run):
-        whole, places = pack_weights(run, "float32")
+        whole, places = pack_tensors(list_tensors(run), "float32")
         rounded = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     assert np.array_equal(np.frombuffer(half, "<f2").astype("<f4"), np.frombuffer(whole, "<f4"))
     assert len(places) > 20

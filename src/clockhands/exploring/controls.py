@@ -59,9 +59,8 @@ class Controls:
 
     def to_page(self) -> dict[str, Any]:
         """Return the controls that are set, by the names that the page has for them."""
-        changed = {field.name: getattr(self, field.name) for field in fields(self)}
-        defaults = {field.name: field.default for field in fields(self)}
-        return {_NAMES.get(name, name): value for name, value in changed.items() if value != defaults[name]}
+        changed = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+        return {_NAMES.get(name, name): value for name, value in vars(self).items() if name in changed}
 
     def place(self, length: int) -> Num[Tensor, "1 S"]:
         """Return the positions of a text of ``length`` tokens: [1, S]."""
@@ -73,31 +72,25 @@ class Controls:
     def encode(self, scheme: Scheme, length: int) -> Float[Tensor, "1 S P"] | None:
         """Return the encoding of a text of ``length`` tokens, [1, S, P]; None where the scheme has none."""
         pos_1S = self.place(length)
-        if not isinstance(scheme, Sinusoidal):
-            encoding = scheme.encode(pos_1S.long())
+        encoding: Tensor | None
+        if isinstance(scheme, Sinusoidal):
+            if self.base is not None:
+                amplitude = read_amplitude(scheme)
+                scheme = Sinusoidal(
+                    scheme.width, layout=scheme.layout, exponent=scheme.exponent, base=self.base, amplitude=amplitude
+                )
+            encoding = scheme.encode(pos_1S).clone()
+            # The channels of each hand's sine, and of its cosine.
+            channels = torch.arange(scheme.width)
+            sines, cosines = channels.chunk(2) if scheme.layout == "half" else (channels[0::2], channels[1::2])
+            if self.stopped_hand is not None:
+                pair = [int(sines[self.stopped_hand]), int(cosines[self.stopped_hand])]
+                encoding[..., pair] = scheme.encode(torch.zeros_like(pos_1S))[..., pair]
+            if self.sine_only:
+                encoding[..., cosines] = 0.0
         else:
-            encoding = self._encode_sinusoids(scheme, pos_1S)
+            encoding = scheme.encode(pos_1S.long())
         return encoding if encoding is None or self.loudness is None else self.loudness * encoding
-
-    def _encode_sinusoids(self, scheme: Sinusoidal, pos_1S: Tensor) -> Tensor:
-        if self.base is not None:
-            amplitude = read_amplitude(scheme)
-            scheme = Sinusoidal(
-                scheme.width, layout=scheme.layout, exponent=scheme.exponent, base=self.base, amplitude=amplitude
-            )
-        encoding = scheme.encode(pos_1S).clone()
-        hands = scheme.width // 2
-        if self.stopped_hand is not None:
-            pair = _find_channels(scheme.layout, self.stopped_hand, hands)
-            encoding[..., pair] = scheme.encode(torch.zeros_like(pos_1S))[..., pair]
-        if self.sine_only:
-            encoding[..., [_find_channels(scheme.layout, hand, hands)[1] for hand in range(hands)]] = 0.0
-        return encoding
-
-
-def _find_channels(layout: str, hand: int, hands: int) -> list[int]:
-    """Return the channels of a hand's sine and cosine."""
-    return [hand, hand + hands] if layout == "half" else [2 * hand, 2 * hand + 1]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""From runs to the page: one file that holds the models, and asks for nothing."""
+"""From runs to the page: one file that holds the models and what was measured of them, and asks for nothing."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 import clockhands.studies
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
 from clockhands.errors import ClockhandsError, DataError, UsageError
-from clockhands.exploring.controls import cut_next_tokens, measure
-from clockhands.exploring.foreign import convert_checkpoint
+from clockhands.exploring.controls import UNTOUCHED, cut_next_tokens, measure
 from clockhands.exploring.model_data import MOST_TOKENS, ExplorerModel, describe_model, describe_order, hold_packed
 from clockhands.exploring.recorded import record_model
-from clockhands.exploring.story import compose_findings
-from clockhands.exploring.support import check_support
+from clockhands.exploring.support import check_support, convert_checkpoint
 from clockhands.files import write_text
+from clockhands.findings import Finding, Findings, Table
 from clockhands.inspection import Subject, open_subject
 from clockhands.inspection.during_training import MEASURE_FUNCTIONS
 from clockhands.inspection.reading.windows import choose_windows
@@ -43,6 +43,10 @@ LABELS = {
     NO_SCALE: ("numbers-no-scale", "German numbers, trained without √d"),
 }
 """The key and the label of each variant of the tour that a page shows."""
+HELD_OUT = 200
+"""The most held-out sentences that stand in a page."""
+EXAMPLES = ("Tom bit a dog", "The cat sat down because it was tired.")
+"""The texts of a model of another project where none are given: nobody knows what was held out of its training."""
 
 
 def find_tour_models(out: Path, *, show: bool, say: Callable[[str], None]) -> dict[tuple[str, str], Run]:
@@ -56,12 +60,6 @@ def find_tour_models(out: Path, *, show: bool, say: Callable[[str], None]) -> di
         say(f"there is no tour in {out} yet: it is run first")
         write(tour(out, show=show, say=say), out, name="report.html")
     return {LABELS[variant]: Run.from_folder(out / FOLDERS[variant]) for variant in LABELS}
-
-
-HELD_OUT = 200
-"""The most held-out sentences that stand in a page."""
-EXAMPLES = ("Tom bit a dog", "The cat sat down because it was tired.")
-"""The texts of a model of another project where none are given: nobody knows what was held out of its training."""
 
 
 def name_models(sources: Sequence[str | Path]) -> list[str]:
@@ -93,12 +91,19 @@ def prepare_checkpoint(
                 raise UsageError(
                     f'{fault}\nGive sentences (--text "...") to see its attention as it is recorded'
                 ) from None
-            return record_model(open_subject(source, device=device or "cpu"), name, label, texts, _explain(fault))
-    subject = open_subject(source, device=device or "cpu")
-    try:
-        return _prepare_foreign(subject, source, name, label, texts)
-    except UsageError as fault:
-        return record_model(subject, name, label, texts, _explain(fault))
+            subject, reason = open_subject(source, device=device or "cpu"), str(fault)
+    else:
+        subject = open_subject(source, device=device or "cpu")
+        try:
+            return _prepare_foreign(subject, source, name, label, texts)
+        except UsageError as fault:
+            reason = str(fault)
+    first, *reasons = reason.splitlines()
+    return record_model(
+        subject, name, label, texts,
+        f"It does not run in a page: {'; '.join(map(str.strip, reasons)) or first}. Its positions are live here, its "
+        "attention is as it was recorded, and it writes nothing.",
+    )  # fmt: skip
 
 
 def describe_offer(subject: Subject, source: str) -> str:
@@ -127,16 +132,6 @@ def describe_offer(subject: Subject, source: str) -> str:
     return ""
 
 
-def _explain(fault: UsageError) -> str:
-    """Return the sentence that says why a page shows a model as it was recorded."""
-    first, *reasons = str(fault).splitlines()
-    reason = "; ".join(map(str.strip, reasons)) or first
-    return (
-        f"It does not run in a page: {reason}. Its positions are live here, its attention is as it was recorded, and "
-        "it writes nothing."
-    )
-
-
 def _prepare_foreign(
     subject: Subject, source: str | Path, name: str, label: str, texts: Sequence[str] = ()
 ) -> ExplorerModel:
@@ -147,8 +142,7 @@ def _prepare_foreign(
     run = convert_checkpoint(subject, source)
     original = type(getattr(subject, "language_model", None)).__name__  # with its output layer, whose parameters count
     model = describe_model(run, name, label, f"{original}, which continues text", [])
-    model.data["measured"] = []
-    model.data["texts"] = list(texts) or list(EXAMPLES)
+    model.data.update(measured=[], texts=list(texts) or list(EXAMPLES))
     return model
 
 
@@ -158,8 +152,7 @@ def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) ->
     Raises UsageError if it does not run in a page or its corpus holds nothing to translate.
     """
     check_support(run)
-    recipe = run.recipe
-    corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
+    corpus = open_corpus(run.recipe.corpus, **run.recipe.corpus_options)
     task, pairs = _read_held_out(run, corpus)
     model = describe_model(run, name, label, task, pairs)
     with hold_packed(run):
@@ -261,4 +254,94 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
         explorer_data=data,
         weights={model.data["weights"]["element"]: base64.b64encode(model.weights).decode("ascii") for model in models},
         script="",
+    )
+
+
+def compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
+    """Return the findings of a page with these models, for every reader, with script or without."""
+    live = [model for model in models if model.is_live]
+    counted = [model.data for model in live if model.data["measured"]]
+    items = []
+    if counted:
+        rows = [(data["label"], data["measured"][0]["right"], data["measured"][0]["of"]) for data in counted]
+        items.append(
+            Finding(
+                name="explore.untouched",
+                question="How many held-out texts does each model get right?",
+                verdict="; ".join(f"{label}: {right} of {of}" for label, right, of in rows) + ".",
+                table=Table.of(("model", "right", "of"), rows if len(rows) > 1 else []),
+                method="Texts that training never showed. Of a translator those are right whose greedy translation "
+                "equals the one right translation, letter by letter; of a language model those whose likeliest next "
+                "token follows.",
+            )
+        )
+    for data in (model.data for model in live if not model.data["measured"]):
+        sizes = _describe(data).split("; ", 1)[1]
+        items.append(
+            Finding(
+                name=f"explore.live.{data['id']}",
+                question=f"What runs here of {data['label']}?",
+                verdict=f"{data['task']}: {sizes}. It runs whole, with weights in half precision.",
+                method="A model of another project, converted to one of Clockhands, which computes the same logits. "
+                "Nothing is counted over held-out texts, because its training may have seen any.",
+            )
+        )
+    items += [_find_effects(data) for data in counted if len(data["measured"]) > 1]
+    items += [_find_recorded(model) for model in models if not model.is_live]
+    return Findings(
+        title="What word order is worth: models that run in this page" if live else "Where position enters a model",
+        items=tuple(items),
+        facts={model.data["label"]: _describe(model.data) for model in models},
+        signature=f"explore|models:{len(models)}|v:{__version__}",
+        command=command,
+    )
+
+
+def _describe(data: dict[str, Any]) -> str:
+    config = data["config"]
+    if config["kind"] == "recorded":
+        return f"{data['task']} {config['parameters']:,} parameters."
+    scheme = data["schemes"]["encoder"]["name"]
+    stacks = [str(count) for count in (config["encoderLayers"], config["decoderLayers"]) if count]
+    layers = f"{' + '.join(stacks)} layers, d_model {config['dModel']}"
+    return f"{data['task']}; {layers}, {config['parameters']:,} parameters, positions: {scheme}"
+
+
+def _find_recorded(model: ExplorerModel) -> Finding:
+    """Say where position enters, and how far back the heads of each layer look in the sentences."""
+    data, rows = model.data, []
+    for index, sentence in enumerate(data["sentences"]):
+        for layer, weights_HTT in enumerate(model.read_array(f"sentence.{index}"), 1):
+            place_T = np.arange(weights_HTT.shape[-1])
+            distance = (weights_HTT * np.abs(place_T[:, None] - place_T)).sum(-1).mean()
+            own = weights_HTT.trace(0, 1, 2).mean() / len(place_T)
+            before = weights_HTT.trace(-1, 1, 2).mean() / len(place_T)
+            means = (distance, own, before, weights_HTT[..., 0].mean())
+            rows.append((sentence["text"], layer, *(round(float(mean), 3) for mean in means)))
+    columns = ("sentence", "layer", "mean distance in tokens", "to itself", "to the token before", "to the first")
+    return Finding(
+        name=f"explore.recorded.{data['id']}",
+        question=f"Where does position enter {data['label']}, and where does it attend?",
+        verdict=f"{data['task']} {data['reason']}",
+        table=Table.of(columns, rows),
+        method="The means over the heads of a layer and the tokens of a sentence, special ones included; the last "
+        "three columns are shares of the attention weights.",
+    )
+
+
+def _find_effects(data: dict[str, Any]) -> Finding:
+    right, of = data["measured"][0]["right"], data["measured"][0]["of"]
+    rows = [(row["name"], row["right"], row["of"], row["confidence"]) for row in data["measured"]]
+    loud = ", ".join(f"{row['name']} {row['right']}" for row in data["measured"] if "loudness" in row["controls"])
+    return Finding(
+        name=f"explore.controls.{data['id']}",
+        question=f"What does it do to {data['label']} when its positions are changed after training?",
+        verdict=f"Of {of} held-out sentences {right} are right {UNTOUCHED}; {loud}.",
+        value=right,
+        unit=f"of {of} right",
+        table=Table.of(("the encoder's positions", "right", "of", "confidence"), rows),
+        method="Nothing is trained again: the encoder's input is changed and the same weights translate, greedily. "
+        "The numbers tell what a change does to this trained model, not what a model trained with that change would "
+        "learn. Confidence: the geometric mean of the probabilities of the tokens, the end token among them, and of "
+        "that the mean over sentences.",
     )

@@ -9,15 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.exploring.model_data import ExplorerModel
+from clockhands.exploring.model_data import ExplorerModel, pack_tensors
 from clockhands.inspection.estimators.hands import read_exact_hands
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.sentences import Sentence, encode_sentences
+from clockhands.inspection.reading.sentences import encode_sentences
 from clockhands.models.subject import Subject
 from clockhands.schemes import RoPE
 from clockhands.shapes import Float, Tensor
@@ -63,16 +61,35 @@ def record_model(subject: Subject, name: str, label: str, texts: Sequence[str], 
         )
     arrays = {f"sentence.{index}": weights for index, weights in enumerate(attention)}
     arrays |= {key: values for key, values in (("table", table), ("kernels", kernels)) if values is not None}
-    weights, places = _pack(arrays)
+    weights, places = pack_tensors(arrays)
+    layers, heads = attention[0].shape[:2] if attention else (0, subject.num_heads)
+    sizes = {
+        "kind": "recorded",
+        # The width of the picture of the positions: two channels for each hand.
+        "dModel": 2 * len(scheme["frequencies"]) or (64 if table is None else table.shape[1]),
+        "heads": heads,
+        "headDim": 0,
+        "dFf": 0,
+        "encoderLayers": layers,
+        "decoderLayers": 0,
+        "norm": "pre",
+        "vocabulary": subject.vocabulary_size or 0,
+        "parameters": subject.count_parameters(),
+    }
+    shown = []
+    for sentence in sentences:
+        rows = zip(sentence.ids, sentence.tokens, sentence.ordinary_T.tolist(), strict=True)
+        tokens = [{"id": number, "text": text, "special": not usual} for number, text, usual in rows]
+        shown.append({"text": sentence.text, "tokens": tokens})
     data = {
         "id": name,
         "label": label,
         "task": subject.mechanism_sentence,
         "reason": reason,
-        "config": _describe_sizes(subject, attention, scheme, table),
+        "config": sizes,
         "scheme": scheme,
         "applicable": {"encoder": list(_APPLICABLE[scheme["name"]]), "decoder": []},
-        "sentences": [_describe_sentence(sentence) for sentence in sentences],
+        "sentences": shown,
         "tensors": places,
         "weights": {"element": f"explorer-weights-{name}", "type": "float16"},
     }
@@ -98,33 +115,27 @@ def _read_kernels(taken: Capture) -> Float[Tensor, "L H D"] | None:
     """Return what each head adds to a score by distance alone, from T - 1 tokens after the query to T - 1 before it.
 
     Less what it adds at distance 0, because the softmax sees differences alone (BLOOM adds m·j for the paper's
-    m·(j - i)). None where some layer adds nothing, or something that depends on more than the distance.
+    m·(j - i)). None where some layer adds nothing, or something that depends on more than the distance. A bias that
+    layers share may be added in some of them alone.
     """
-    kernels = [_read_kernel(layer) for layer in taken.layers]
-    # A bias that layers share may be added in some of them alone.
-    known = [kernel for kernel in kernels if kernel is not None]
-    if not known or not any(bool(kernel.any()) for kernel in known) or len(known) < len(kernels):
-        return None
-    return torch.stack(known)
-
-
-def _read_kernel(layer: Layer) -> Float[Tensor, "H D"] | None:
-    call = layer.replay(layer.inputs_NTD)
-    bias_HST = layer.compute_bias(call)[0].detach().cpu().float()
-    bias_HST = bias_HST - bias_HST.diagonal(dim1=-2, dim2=-1)[..., None]
-    mask_ST = call.mask_BHST[0].all(0).cpu()
-    length = bias_HST.shape[-1]
-    kernel_HD = torch.zeros(len(bias_HST), 2 * length - 1)
-    distance_ST = torch.arange(length)[:, None] - torch.arange(length)
-    for distance in range(1 - length, length):
-        pairs = (distance_ST == distance) & mask_ST
-        if not bool(pairs.any()):
-            continue
-        values_HP = bias_HST[:, pairs]
-        if float((values_HP - values_HP[:, :1]).abs().max()) > 1e-2:
-            return None
-        kernel_HD[:, distance + length - 1] = values_HP.mean(1)
-    return kernel_HD
+    distance_TT = torch.arange(taken.length)[:, None] - torch.arange(taken.length)
+    kernels = []
+    for layer in taken.layers:
+        call = layer.replay(layer.inputs_NTD)
+        bias_HTT = layer.compute_bias(call)[0].detach().cpu().float()
+        bias_HTT = bias_HTT - bias_HTT.diagonal(dim1=-2, dim2=-1)[..., None]
+        mask_TT = call.mask_BHST[0].all(0).cpu()
+        kernel_HD = torch.zeros(len(bias_HTT), 2 * taken.length - 1)
+        for distance in range(1 - taken.length, taken.length):
+            pairs_TT = (distance_TT == distance) & mask_TT
+            if not bool(pairs_TT.any()):
+                continue
+            values_HP = bias_HTT[:, pairs_TT]
+            if float((values_HP - values_HP[:, :1]).abs().max()) > 1e-2:
+                return None
+            kernel_HD[:, distance + taken.length - 1] = values_HP.mean(1)
+        kernels.append(kernel_HD)
+    return torch.stack(kernels) if any(bool(kernel_HD.any()) for kernel_HD in kernels) else None
 
 
 def _read_positions(subject: Subject, kernels: Tensor | None) -> tuple[dict[str, Any], Tensor | None]:
@@ -171,46 +182,3 @@ def _find_base(frequencies: Sequence[float]) -> dict[str, float]:
     expected = [base ** (-index / count) for index in range(count)]
     alike = all(math.isclose(a, b, rel_tol=1e-2) for a, b in zip(frequencies, expected, strict=True))
     return {"base": float(f"{base:.4g}")} if alike and base > 1 else {}
-
-
-def _describe_sizes(
-    subject: Subject, attention: Sequence[Tensor], scheme: Mapping[str, Any], table: Tensor | None
-) -> dict[str, Any]:
-    """Return the sizes; ``dModel`` is the width of the picture of the positions: two channels for each hand."""
-    layers, heads = attention[0].shape[:2] if attention else (0, subject.num_heads)
-    width = 2 * len(scheme["frequencies"]) or (64 if table is None else table.shape[1])
-    return {
-        "kind": "recorded",
-        "dModel": width,
-        "heads": heads,
-        "headDim": 0,
-        "dFf": 0,
-        "encoderLayers": layers,
-        "decoderLayers": 0,
-        "norm": "pre",
-        "vocabulary": subject.vocabulary_size or 0,
-        "parameters": subject.count_parameters(),
-    }
-
-
-def _describe_sentence(sentence: Sentence) -> dict[str, Any]:
-    ordinary = sentence.ordinary_T.tolist()
-    return {
-        "text": sentence.text,
-        "tokens": [
-            {"id": number, "text": text, "special": not usual}
-            for number, text, usual in zip(sentence.ids, sentence.tokens, ordinary, strict=True)
-        ],
-    }
-
-
-def _pack(arrays: Mapping[str, Tensor]) -> tuple[bytes, dict[str, Any]]:
-    """Return the numbers in half precision, little-endian, and where each array begins, with its shape."""
-    places: dict[str, Any] = {}
-    parts: list[bytes] = []
-    offset = 0
-    for name, values in arrays.items():
-        places[name] = {"offset": offset, "shape": list(values.shape)}
-        parts.append(values.contiguous().numpy().astype(np.dtype("<f2")).tobytes())
-        offset += values.numel()
-    return b"".join(parts), places

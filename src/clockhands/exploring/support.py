@@ -1,13 +1,24 @@
-"""What runs in a page, and what does not: every reason at once, by name."""
+"""What runs in a page, and what does not: every reason at once, by name; and models of other projects made ours.
+
+Whether a conversion is true of a checkpoint is measured: converted, it has to compute the logits that it computes as it
+is.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from clockhands.errors import UsageError
+import torch
+
+from clockhands.data import Tokenizers
+from clockhands.errors import ClockhandsError, UsageError
 from clockhands.exploring.tokenizer_rules import find_tokenizer_faults
+from clockhands.interchange.weights import copy_from_transformers
 from clockhands.model import TransformerConfig
 from clockhands.model.config_fields import StackSide
+from clockhands.models.subject import Subject
 from clockhands.options import options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
@@ -26,6 +37,12 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 """The schemes that the script of the page computes, with the options that it knows; others have their defaults."""
 LARGEST = 5_000_000
 """The most parameters of a model that a page can run while its reader waits."""
+FAMILIES = ("gpt2", "llama")
+"""The architectures that a page runs, by the ``model_type`` of their configuration."""
+ALIKE = 1e-3
+"""The largest difference of a logit from that of the original, in standard deviations: rounding alone."""
+PROBED = 128
+"""The most tokens of the texts on which both are compared."""
 
 
 def check_support(run: Run) -> None:
@@ -79,3 +96,43 @@ def _find_faults(config: TransformerConfig) -> Iterator[str]:
         for name, value in position.options.items():
             if name not in OPTIONS[position.scheme] and value != declared[name].default:
                 yield f"{side}.{name} = {value!r}: the page computes {position.scheme} without this option"
+
+
+def convert_checkpoint(subject: Subject, source: str | Path) -> Run:
+    """Return a language model of another project as a run of ours, with its model and tokenizer in memory.
+
+    Raises UsageError with the reason where it cannot be converted, or does not compute the same afterwards.
+    """
+    original = getattr(subject, "language_model", None)
+    if original is None:
+        raise UsageError("it is no language model that continues text")
+    config = original.config
+    if config.model_type not in FAMILIES:
+        raise UsageError(f"a page runs models of Clockhands and of {', '.join(FAMILIES)}, not of {config.model_type}")
+    rule = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rule != "default":
+        raise UsageError(f"its frequencies are changed by the rule {rule!r}, and a page has none")
+    count = sum(parameter.numel() for parameter in original.parameters())
+    if count > LARGEST:
+        raise UsageError(f"it has {count:,} parameters, and a page runs at most {LARGEST:,}")
+    if subject.tokenizer is None:
+        raise UsageError("it came without a tokenizer")
+    try:
+        model = copy_from_transformers(copy.deepcopy(original).cpu().float()).eval()
+    except ClockhandsError as fault:
+        raise UsageError(f"it is no model of ours by its configuration: {fault}") from fault
+    # Both have to compute the same logits of random tokens.
+    length = min(PROBED, getattr(config, "max_position_embeddings", PROBED))
+    ids_2S = torch.randint(model.config.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        theirs = original(input_ids=ids_2S.to(original.device), use_cache=False).logits.cpu().float()
+        difference = float((model(input_ids=ids_2S, use_cache=False).logits - theirs).abs().max() / theirs.std())
+    if not difference < ALIKE:
+        raise UsageError(
+            "as a model of ours it computes something else: logits differ by up to "
+            f"{difference:.2g} standard deviations"
+        )
+    run = Run(Path(source), device="cpu")
+    # Where cached_property keeps what it has computed: there is no folder of ours to open.
+    vars(run).update(model=model, tokenizers=Tokenizers(subject.tokenizer, subject.tokenizer))
+    return run
