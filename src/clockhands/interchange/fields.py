@@ -71,6 +71,8 @@ KEYS: dict[str, dict[str, str | None]] = {
     "output_scale": {"cohere2": "logit_scale", "": None},
 }  # fmt: skip
 """The keys of settings whose names differ, by architecture ("": all others); None where it has no such key."""
+DROPOUT_KEYS = {"mpnet": "attention_probs_dropout_prob", "gpt2": "attn_pdrop"}
+"""The keys of the dropout on the weights of attention, where it is not ``attention_dropout``."""
 FIXED: dict[str, dict[str, Any]] = {
     "gpt2": {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
     "llama4_text": {"use_qk_norm": False},
@@ -113,17 +115,16 @@ def find_obstacles(config: Any) -> Iterator[str]:
             yield f"{key} is {value!r}, for which our layers have no option; only {fixed!r} is copied"
 
 
-def _find_key(setting: str, model_type: str) -> str | None:
-    """Return the key that an architecture has for one of the settings of ``KEYS``; None if it has none."""
-    names = KEYS[setting]
-    return names[model_type] if model_type in names else names[""]
+def _find_keys(model_type: str) -> dict[str, str]:
+    """Return the key that an architecture has for each of the settings of ``KEYS``, where it has one."""
+    keys = {setting: names.get(model_type, names[""]) for setting, names in KEYS.items()}
+    return {setting: key for setting, key in keys.items() if key is not None}
 
 
 def read_fields(config: Any) -> dict[str, Any]:
     """Return the fields of a ``TransformerConfig``, besides position, for a configuration of transformers."""
     model, heads = config.model_type, config.num_attention_heads
-    keys = {setting: _find_key(setting, model) for setting in KEYS}
-    values = {setting: getattr(config, key) for setting, key in keys.items() if key is not None}
+    values = {setting: getattr(config, key) for setting, key in _find_keys(model).items()}
     if "activation" in values:
         values["activation"] = ACTIVATION_NAMES.get(values["activation"], values["activation"])
     if model == "gemma3_text":
@@ -137,27 +138,23 @@ def read_fields(config: Any) -> dict[str, Any]:
         "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
         f"{side}_layers": config.num_hidden_layers, "norm": "pre", "norm_kind": "rms", "token_scale": "one",
         "tying": "target" if config.tie_word_embeddings else "none", "gated": True, "ffn_bias": False,
-        "dropout": float(getattr(config, _find_dropout_key(model))), "dropout_places": ("attention",),
+        "dropout": float(getattr(config, DROPOUT_KEYS.get(model, "attention_dropout"))),
+        "dropout_places": ("attention",),
         **{**DECODERS, **ENCODERS, **READ_ONLY}[model], **values, **_read_layer_fields(config),
     }  # fmt: skip
-
-
-def _find_dropout_key(model_type: str) -> str:
-    """Return the key of the dropout on the weights of attention."""
-    return {"mpnet": "attention_probs_dropout_prob", "gpt2": "attn_pdrop"}.get(model_type, "attention_dropout")
 
 
 def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
     """Return the keys of a configuration of transformers, besides position; ``check_fields`` says what they lack."""
     names = {own: theirs for theirs, own in ACTIVATION_NAMES.items()}
     names["clamped-silu"] = "silu"  # of gpt-oss; ``check_fields`` sees that others compute something else
-    keys = {setting: _find_key(setting, model_type) for setting in KEYS}
     values = {**{setting: getattr(ours, setting) for setting in KEYS}, "activation": names[ours.activation]}
     table = {
         "vocab_size": ours.vocab_size, "hidden_size": ours.d_model, "num_attention_heads": ours.num_heads,
         "num_key_value_heads": ours.resolved_num_kv_heads, "head_dim": ours.resolved_head_dim,
-        "tie_word_embeddings": ours.tying != "none", _find_dropout_key(model_type): ours.get_dropout("attention"),
-        **{key: values[setting] for setting, key in keys.items() if key is not None},
+        "tie_word_embeddings": ours.tying != "none",
+        DROPOUT_KEYS.get(model_type, "attention_dropout"): ours.get_dropout("attention"),
+        **{key: values[setting] for setting, key in _find_keys(model_type).items()},
     }  # fmt: skip
     if model_type == "gemma3_text":
         scale = ours.attention_scale or ours.resolved_head_dim**-0.5
@@ -173,29 +170,35 @@ def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
 
 def check_fields(ours: TransformerConfig, theirs: TransformerConfig, model_type: str) -> None:
     """Raise ConfigError with every field that was lost; ``theirs`` is what the keys made from ``ours`` are read as."""
-    pairs = {
-        field.name: tuple(_resolve(config, field.name) for config in (ours, theirs))
-        for field in dataclasses.fields(TransformerConfig)
-        if field.name not in NOT_COMPARED
-    }
-    faults = [
-        f"{name} is {own!r}, and {model_type} has {other!r}" for name, (own, other) in pairs.items() if own != other
-    ]
+    faults = []
+    own, other = _resolve_fields(ours), _resolve_fields(theirs)
+    for name, value in own.items():
+        if value != other[name]:
+            faults.append(f"{name} is {value!r}, and {model_type} has {other[name]!r}")
     if faults:
         raise ConfigError(faults, "the model")
 
 
-def _resolve(config: TransformerConfig, name: str) -> Any:
-    """Return the value of a field as a model with one stack computes with it."""
-    resolved = {
+def _resolve_fields(config: TransformerConfig) -> dict[str, Any]:
+    """Return the fields that are compared, each as a model with one stack computes with it."""
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(TransformerConfig)}
+    layers = range(config.count_layers(config.stack_sides[0]))
+    with_experts = tuple(layer for layer in layers if config.has_experts(layer))
+    fields |= {
         "num_kv_heads": config.resolved_num_kv_heads, "head_dim": config.resolved_head_dim,
         "final_norm": config.has_final_norm, "tying": config.tying != "none",
         "causal_encoder": config.is_causal(config.stack_sides[0]),
         "norm_bias": config.norm_bias and config.norm_kind == "layer",
         "attention_scale": config.attention_scale or config.resolved_head_dim**-0.5,
-        **_resolve_layer_options(config),
+        "expert_layers": with_experts, "expert_width": config.expert_width or config.d_ff,
+        "value_dim": None if config.latent_width is None else config.value_dim or config.resolved_head_dim,
     }  # fmt: skip
-    return resolved.get(name, getattr(config, name))
+    if not with_experts:
+        fields |= {
+            "experts": 0, "experts_per_token": 1, "expert_width": None, "shared_expert_width": 0, "router": "softmax",
+            "router_scale": 1.0, "expert_groups": 1, "expert_groups_per_token": 1,
+        }  # fmt: skip
+    return {name: value for name, value in fields.items() if name not in NOT_COMPARED}
 
 
 def _read_layer_fields(config: Any) -> dict[str, Any]:
@@ -203,37 +206,28 @@ def _read_layer_fields(config: Any) -> dict[str, Any]:
     model = config.model_type
     if model == "gpt_oss":
         return {"experts": config.num_local_experts, "experts_per_token": config.num_experts_per_tok}
-    if model == "llama4_text":
-        return _read_llama4(config)
-    return _read_deepseek(config) if model == "deepseek_v3" else {}
-
-
-def _read_llama4(config: Any) -> dict[str, Any]:
-    if not config.moe_layers:
+    if model == "llama4_text" and config.moe_layers:
+        return {
+            "experts": config.num_local_experts, "experts_per_token": config.num_experts_per_tok,
+            "expert_layers": tuple(sorted(config.moe_layers)), "expert_width": config.intermediate_size,
+            "shared_expert_width": config.intermediate_size, "router": "sigmoid-input",
+        }  # fmt: skip
+    if model != "deepseek_v3":
         return {}
-    return {
-        "experts": config.num_local_experts, "experts_per_token": config.num_experts_per_tok,
-        "expert_layers": tuple(sorted(config.moe_layers)), "expert_width": config.intermediate_size,
-        "shared_expert_width": config.intermediate_size, "router": "sigmoid-input",
-    }  # fmt: skip
-
-
-def _read_deepseek(config: Any) -> dict[str, Any]:
-    table = {
+    fields = {
         "latent_width": config.kv_lora_rank, "latent_query_width": config.q_lora_rank,
         "shared_key_dim": config.qk_rope_head_dim, "value_dim": config.v_head_dim,
         "head_dim": config.qk_nope_head_dim + config.qk_rope_head_dim,
     }  # fmt: skip
-    first, layers = config.first_k_dense_replace or 0, config.num_hidden_layers
-    if first >= layers:
-        return table
-    width = config.moe_intermediate_size
-    return {
-        **table, "experts": config.n_routed_experts, "experts_per_token": config.num_experts_per_tok,
-        "expert_layers": tuple(range(first, layers)), "expert_width": width, "router": "sigmoid",
-        "shared_expert_width": width * config.n_shared_experts, "router_scale": float(config.routed_scaling_factor),
-        "expert_groups": config.n_group, "expert_groups_per_token": config.topk_group,
-    }  # fmt: skip
+    first, layers, width = config.first_k_dense_replace or 0, config.num_hidden_layers, config.moe_intermediate_size
+    if first < layers:
+        fields |= {
+            "experts": config.n_routed_experts, "experts_per_token": config.num_experts_per_tok,
+            "expert_layers": tuple(range(first, layers)), "expert_width": width, "router": "sigmoid",
+            "shared_expert_width": width * config.n_shared_experts, "router_scale": float(config.routed_scaling_factor),
+            "expert_groups": config.n_group, "expert_groups_per_token": config.topk_group,
+        }  # fmt: skip
+    return fields
 
 
 def _make_layer_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
@@ -255,22 +249,4 @@ def _make_layer_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]
         "moe_intermediate_size": width, "n_shared_experts": max(ours.shared_expert_width // width, 1),
         "routed_scaling_factor": ours.router_scale, "n_group": ours.expert_groups,
         "topk_group": ours.expert_groups_per_token,
-    }  # fmt: skip
-
-
-def _resolve_layer_options(config: TransformerConfig) -> dict[str, Any]:
-    """Return the fields of ``LayerOptions`` in which different values can have the same effect, with one value for it.
-
-    Two models of one stack can then be compared field by field (``fields.check_fields``).
-    """
-    layers = config.count_layers(config.stack_sides[0])
-    with_experts = tuple(layer for layer in range(layers) if config.has_experts(layer))
-    off: dict[str, Any] = {} if with_experts else {
-        "experts": 0, "experts_per_token": 1, "expert_width": None, "shared_expert_width": 0, "router": "softmax",
-        "router_scale": 1.0, "expert_groups": 1, "expert_groups_per_token": 1,
-    }  # fmt: skip
-    value_dim = None if config.latent_width is None else config.value_dim or config.resolved_head_dim
-    return {
-        "expert_layers": with_experts, "expert_width": config.expert_width or config.d_ff,
-        "value_dim": value_dim, **off,
     }  # fmt: skip

@@ -7,22 +7,29 @@ Whether the architecture has a causal mask is not compared. An architecture is h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import torch
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
 from clockhands.explanation.filled import fill_in
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.table import Layer
 from clockhands.interchange.architectures import ARCHITECTURES
-from clockhands.interchange.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
 from clockhands.interchange.position_table import TWO_SIDED, read_position_table
 from clockhands.model.config import read_config
 from clockhands.model.position_config import PositionConfig
+from clockhands.model.side_schemes import list_layer_specs
+from clockhands.options import defaults_of, options_of
 from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.files import OWN
-from clockhands.schemes import RoPE
+from clockhands.schemes import CATALOGUE, RoPE, read_part
+
+Parts: TypeAlias = dict[str, dict[str, Any]]
+"""The schemes of one layer: the name of each, and all of its options."""
+FAULT_SOURCE = "the position configuration"
 
 
 def make_position_keys(
@@ -38,7 +45,7 @@ def make_position_keys(
     """
     if model_type not in ARCHITECTURES:
         raise UsageError(describe_unknown("architecture", model_type, ARCHITECTURES))
-    layers = list_parts(position, num_layers)
+    layers = _list_parts(position, num_layers)
     keys = {"model_type": model_type, "num_hidden_layers": num_layers, **_make_keys(layers, model_type, head_dim)}
     try:
         table = read_position_table({"head_dim": head_dim, **keys}, f"a configuration of {model_type}")
@@ -46,12 +53,12 @@ def make_position_keys(
         raise ConfigError([str(error)], FAULT_SOURCE) from error
     # The encoders: those of TWO_SIDED, whose windows reach to both sides, and MPNet, which has no windows.
     causal = model_type not in (*TWO_SIDED, "mpnet")
-    written = list_parts(PositionConfig.from_dict(table), num_layers)
+    written = _list_parts(PositionConfig.from_dict(table), num_layers)
     for index, (ours, theirs) in enumerate(zip(layers, written, strict=True)):
-        if not have_equal_effect(ours, theirs, head_dim, causal, any_pairing):
+        if not _have_equal_effect(ours, theirs, head_dim, causal, any_pairing):
             sentence = (
                 f"a configuration of {model_type} has no keys for these positions: layer {index} has "
-                f"{describe_parts(ours)}, and would be read as {describe_parts(theirs)}"
+                f"{_describe_parts(ours)}, and would be read as {_describe_parts(theirs)}"
             )
             raise ConfigError([sentence], FAULT_SOURCE)
     return keys
@@ -74,22 +81,14 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
         return make_position_keys(
             config.get_position_config(side), model_type, config.count_layers(side), config.resolved_head_dim
         )
-    layers = read_huggingface(raw, str(source)).layers
+    layers, filled = read_huggingface(raw, str(source)).layers, fill_in(raw, "config.json", "transformers5")
     position = PositionConfig.from_dict(read_position_table(raw, str(source)))
-    return make_position_keys(position, model_type, len(layers), _find_head_dim(layers, raw))
-
-
-def _find_head_dim(layers: Sequence[Layer], raw: Mapping[str, Any]) -> int:
-    """Return the width of a head of queries, including the channels that do not rotate.
-
-    ``layers``: what ``read_huggingface`` says of each layer. The width is 1 where the configuration does not say it:
-    then nothing rotates, and the width is not needed.
-    """
-    filled = fill_in(raw, "config.json", "transformers5")
-    width = next((layer.rotation.head_dim for layer in layers if layer.rotation), None)
+    # The width of a head of queries, with the channels that do not rotate. Where nothing says it, nothing rotates.
+    head_dim = next((layer.rotation.head_dim for layer in layers if layer.rotation), None)
+    head_dim = head_dim or int(filled.get("hidden_size", 0)) // int(filled.get("num_attention_heads", 1)) or 1
     if filled.get("qk_nope_head_dim") is not None:
-        return int(filled.get("qk_nope_head_dim")) + int(filled.get("qk_rope_head_dim"))
-    return width or int(filled.get("hidden_size", 0)) // int(filled.get("num_attention_heads", 1)) or 1
+        head_dim = int(filled.get("qk_nope_head_dim")) + int(filled.get("qk_rope_head_dim"))
+    return make_position_keys(position, model_type, len(layers), head_dim)
 
 
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
@@ -99,73 +98,142 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
     of keys, such as "no_rope_layers"; others, such as "windows", are not.
     """
     supported = ARCHITECTURES[model_type]
+    # The first layer with a scheme tells the options of all.
+    first = {name: options for layer in reversed(layers) for name, options in layer.items()}
     if "table and buckets" in supported:
-        return _make_mpnet_keys(layers)
+        if not {"learned", "t5"} <= layers[0].keys():
+            sentence = "a configuration of mpnet has a learned table and T5's buckets, and layer 0 lacks one of the two"
+            raise ConfigError([sentence], FAULT_SOURCE)
+        # The first two rows of its table stand for no position.
+        rows, buckets = layers[0]["learned"]["max_length"], layers[0]["t5"]["num_buckets"]
+        return {"max_position_embeddings": rows + 2, "relative_attention_num_buckets": buckets}
     keys: dict[str, Any] = {}
-    kinds = [_name_kind(layer, supported) for layer in layers]
-    window = next((layer["window"]["left"] for layer in layers if "window" in layer), None)
-    chunk = next((layer["chunks"]["size"] for layer in layers if "chunks" in layer), None)
-    # Reversed, so that the first layer of each kind is the one that stays.
-    ropes = {kind: layer["rope"] for kind, layer in reversed([*zip(kinds, layers, strict=True)]) if "rope" in layer}
+    kinds = ["full_attention"] * len(layers)
+    for place, layer in enumerate(layers):
+        if "windows" in supported and "window" in layer:
+            kinds[place] = "sliding_attention"
+        elif "chunks" in supported and "chunks" in layer:
+            kinds[place] = "chunked_attention"
     if {"windows", "chunks", "full attention"} & set(supported):
         keys["layer_types"] = kinds
     # A window of transformers counts the query itself, and that of ModernBERT both sides.
+    window = first["window"]["left"] if "window" in first else None
     if "local_attention" in supported:
         keys |= {} if window is None else {"local_attention": 2 * window}
     elif "windows" in supported or "one window" in supported:
         keys["sliding_window"] = None if window is None else window + 1
     if "use_sliding_window" in supported:
         keys["use_sliding_window"] = window is not None
-    if "chunks" in supported and chunk is not None:
-        keys["attention_chunk_size"] = chunk
+    if "chunks" in supported and "chunks" in first:
+        keys["attention_chunk_size"] = first["chunks"]["size"]
     if "no_rope_layers" in supported:
         keys["no_rope_layers"] = [int("rope" in layer) for layer in layers]
-    if "temperature" in supported:
-        keys |= _make_temperature_keys(layers)
-    tables = {kind: _make_rope_table(options, head_dim, "slice" not in supported) for kind, options in ropes.items()}
-    # Transformers' dynamic rule reads the trained length from ``max_position_embeddings``.
-    lengths = [options["original_length"] for options in ropes.values() if options["spectrum"] == "dynamic"]
-    keys |= {"max_position_embeddings": lengths[0]} if lengths else {}
+    if "temperature" in supported:  # one of another form than Llama 4's is left out
+        told = first.get("temperature", {})
+        keys["attn_temperature_tuning"] = told.get("form") == "floor"
+        if keys["attn_temperature_tuning"]:
+            keys |= {"attn_scale": told["coefficient"], "floor_scale": told["length"]}
+    # The first layer of each kind tells how all of it rotate.
+    ropes = {kind: layer["rope"] for kind, layer in reversed([*zip(kinds, layers, strict=True)]) if "rope" in layer}
+    tables, width = {}, 0
+    for kind, options in ropes.items():
+        scheme = RoPE.from_options(head_dim, **options)
+        tables[kind] = scheme.spectrum.to_hf_config(scheme.base, scheme.channels)
+        if "slice" not in supported and scheme.fraction != 1.0:
+            tables[kind]["partial_rotary_factor"] = scheme.fraction
+        width = width or scheme.channels
+        if options["spectrum"] == "dynamic":  # whose trained length transformers reads from another key
+            keys.setdefault("max_position_embeddings", options["original_length"])
     if tables:
         keys["rope_parameters"] = tables if "rotation by kind" in supported else next(iter(tables.values()))
     # A slice of the channels of each head rotates: the keys say how many channels do, and how many do not.
     if "slice" in supported:
-        width = next((RoPE.from_options(head_dim, **options).channels for options in ropes.values()), 0)
         keys |= {"qk_rope_head_dim": width, "qk_nope_head_dim": head_dim - width, "head_dim": width}
     return keys
 
 
-def _name_kind(layer: Parts, supported: Sequence[str]) -> str:
-    """Return the name that transformers has for the kind of a layer; ``supported``: words of ``ARCHITECTURES``."""
-    if "windows" in supported and "window" in layer:
-        return "sliding_attention"
-    return "chunked_attention" if "chunks" in supported and "chunks" in layer else "full_attention"
+def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
+    """Return the schemes of every layer with all their options, so that two ways to write positions can be compared.
+
+    Raises ConfigError for what no configuration of transformers says.
+    """
+    for name, default in (("transform", None), ("combine", "add"), ("every_layer", False)):
+        if getattr(position, name) != default:
+            sentence = f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so"
+            raise ConfigError([sentence], FAULT_SOURCE)
+    entry: dict[str, Any] = {"scheme": position.scheme, **position.options}
+    common = [read_part(part) for part in entry.get("schemes", [entry])]
+    layers = []
+    for index, specs in enumerate(list_layer_specs(position, num_layers)):
+        named = [*common, *((spec.scheme, spec.options) for spec in specs)]
+        named = [(name, options) for name, options in named if name != "none"]
+        repeated = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
+        if repeated:
+            sentence = f"layer {index} has two schemes {repeated[0]}, and no configuration of transformers says so"
+            raise ConfigError([sentence], FAULT_SOURCE)
+        skipped = position.skip_every and (index + 1) % position.skip_every == 0
+        parts = {name: {**defaults_of(options_of(CATALOGUE[name])), **options} for name, options in named}
+        layers.append({} if skipped else parts)
+    return layers
 
 
-def _make_rope_table(options: Mapping[str, Any], head_dim: int, with_share: bool) -> dict[str, Any]:
-    """Return ``rope_parameters`` of one rotation; ``with_share``: with the share of channels that rotate."""
-    scheme = RoPE.from_options(head_dim, **options)
-    table = scheme.spectrum.to_hf_config(scheme.base, scheme.channels)
-    return {**table, "partial_rotary_factor": scheme.fraction} if with_share and scheme.fraction != 1.0 else table
+def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing: bool) -> bool:
+    """Return whether a layer computes the same with both: the same schemes, with options that have the same effect.
+
+    ``causal``: whether the layer has a causal mask, behind which a window to the right changes nothing.
+    ``any_pairing``: whether rotations of other pairs of channels count as equal.
+    """
+    if set(ours) != set(theirs):
+        return False
+    for scheme in ours:
+        if scheme == "rope":
+            first, second = (RoPE.from_options(head_dim, **parts["rope"]) for parts in (ours, theirs))
+            if not _rotate_equally(first, second, any_pairing):
+                return False
+            continue
+        told = []
+        for parts in (ours, theirs):
+            options = dict(parts[scheme])
+            if scheme == "ssmax":
+                del options["start"]  # of its parameter, which the weights tell
+            if scheme == "window" and (causal or options["right"] is None):
+                # Without a causal mask, a window that does not say how far it reaches to the right reaches as far as
+                # to the left.
+                options["right"] = 0 if causal else options["left"]
+            told.append(options)
+        if told[0] != told[1]:
+            return False
+    return True
 
 
-def _make_temperature_keys(layers: Sequence[Parts]) -> dict[str, Any]:
-    """Return Llama 4's keys about temperature; a temperature of another form is left out."""
-    options = next((layer["temperature"] for layer in layers if "temperature" in layer), None)
-    if options is None or options["form"] != "floor":
-        return {"attn_temperature_tuning": False}
-    scale, length = options["coefficient"], options["length"]
-    return {"attn_temperature_tuning": True, "attn_scale": scale, "floor_scale": length}
+def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
+    """Return whether two rotations have equal effect in texts of 1, 1,000 and 10⁶ tokens.
+
+    They then have the same frequencies there, the same factors of cosines and of logits, the same number of channels
+    that rotate, the same number of first positions that LongRoPE does not scale (``unscaled_first``), and both or
+    neither have learned factors of their frequencies, or rotate values.
+    """
+    numbers = []
+    for scheme in (first, second):
+        omega = scheme.frequencies(torch.tensor([1, 1000, 10**6])).expand(3, 1, -1).flatten().tolist()
+        spectrum = scheme.spectrum
+        told = [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
+        numbers.append(torch.tensor(told, dtype=torch.float64))
+    ours, theirs = numbers
+    return (
+        (first.alpha_F is None) == (second.alpha_F is None)
+        and (any_pairing or first.layout == second.layout)
+        and first.rotates_values == second.rotates_values
+        and ours.shape == theirs.shape
+        and torch.allclose(ours, theirs, rtol=1e-9, atol=0.0)
+    )
 
 
-def _make_mpnet_keys(layers: Sequence[Parts]) -> dict[str, Any]:
-    """Return MPNet's keys about position. Raises ConfigError unless the first layer has its two schemes."""
-    table, buckets = layers[0].get("learned"), layers[0].get("t5")
-    if table is None or buckets is None:
-        sentence = "a configuration of mpnet has a learned table and T5's buckets, and layer 0 lacks one of the two"
-        raise ConfigError([sentence], FAULT_SOURCE)
-    # The first two rows of its table stand for no position.
-    return {
-        "max_position_embeddings": table["max_length"] + 2,
-        "relative_attention_num_buckets": buckets["num_buckets"],
-    }
+def _describe_parts(layer: Parts) -> str:
+    """Return the schemes of a layer with the options that differ from their defaults."""
+    schemes = []
+    for scheme, options in layer.items():
+        defaults = defaults_of(options_of(CATALOGUE[scheme]))
+        changed = ", ".join(f"{key} {value}" for key, value in options.items() if value != defaults[key])
+        schemes.append(f"{scheme} ({changed})" if changed else scheme)
+    return " + ".join(schemes) or "no position"

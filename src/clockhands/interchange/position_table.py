@@ -32,7 +32,9 @@ def read_position_table(config: Mapping[str, Any], source: str = "config.json") 
     """
     model = str(config.get("model_type") or "")
     if model == "mpnet":
-        return _read_mpnet(config)
+        table = {"scheme": "learned", "max_length": int(config.get("max_position_embeddings", 514)) - 2}
+        buckets = int(config.get("relative_attention_num_buckets", 32))
+        return {"schemes": [table, {"scheme": "t5", "num_buckets": buckets, "max_distance": 128}]}
     if model == "gpt2":
         return {"scheme": "learned", "max_length": int(config.get("n_positions", 1024))}
     filled, positions = fill_in(config, source, "transformers5"), read_huggingface(config, source)
@@ -43,12 +45,6 @@ def read_position_table(config: Mapping[str, Any], source: str = "config.json") 
     if all(entry == entries[0] for entry in entries):
         return {"scheme": entries[0]} if isinstance(entries[0], str) else dict(entries[0])
     return {"layers": entries}
-
-
-def _read_mpnet(config: Mapping[str, Any]) -> dict[str, Any]:
-    table = {"scheme": "learned", "max_length": int(config.get("max_position_embeddings", 514)) - 2}
-    buckets = int(config.get("relative_attention_num_buckets", 32))
-    return {"schemes": [table, {"scheme": "t5", "num_buckets": buckets, "max_distance": 128}]}
 
 
 def _list_schemes(filled: Filled, positions: Positions, layer: Layer) -> list[Any]:
@@ -63,28 +59,27 @@ def _list_schemes(filled: Filled, positions: Positions, layer: Layer) -> list[An
         )
     if layer.rotation is not None:
         rope = _make_rope(layer.rotation, filled)
-        own = {"learned": LEARNED, "values": ROTATED_VALUES}
-        schemes.append({**rope, **{option: True for option, models in own.items() if model in models}})
+        if model in LEARNED:
+            rope["learned"] = True
+        if model in ROTATED_VALUES:
+            rope["values"] = True
+        schemes.append(rope)
     if layer.window:
         schemes.append({"scheme": "window", "left": layer.window - 1})
     if layer.chunk:
         schemes.append({"scheme": "chunks", "size": layer.chunk})
     if layer.temperature:
-        schemes.append(_make_temperature(layer, filled))
+        if layer.rotation is not None:
+            raise CheckpointError(
+                f"{filled.source}: {layer.temperature} in layers that rotate is no scheme of the catalogue"
+            )
+        scale, length = float(filled.get("attn_scale")), int(filled.get("floor_scale"))
+        schemes.append({"scheme": "temperature", "form": "floor", "coefficient": scale, "length": length})
     if model in WITH_SINKS:
         schemes.append("sinks")
     if model in LEARNED:
         schemes.append({"scheme": "ssmax", "bias": True, "start": 0.0})
     return schemes
-
-
-def _make_temperature(layer: Layer, filled: Filled) -> dict[str, Any]:
-    if layer.rotation is not None:
-        raise CheckpointError(
-            f"{filled.source}: {layer.temperature} in layers that rotate is no scheme of the catalogue"
-        )
-    scale, length = float(filled.get("attn_scale")), int(filled.get("floor_scale"))
-    return {"scheme": "temperature", "form": "floor", "coefficient": scale, "length": length}
 
 
 def _make_rope(rotation: Rotation, filled: Filled) -> dict[str, Any]:
@@ -101,40 +96,27 @@ def _make_rope(rotation: Rotation, filled: Filled) -> dict[str, Any]:
         table["layout"] = "interleaved"
     if rotation.channels != width:
         table["fraction"] = rotation.channels / width
-    return {**table, **_list_rule_options(rotation)}
-
-
-def _list_rule_options(rotation: Rotation) -> dict[str, Any]:
-    """Return the options of the spectrum that a rule is."""
     if rotation.rule == "default":
-        return {}
-    options: dict[str, Any] = {"spectrum": rotation.rule, "factor": rotation.factor}
+        return table
+    table |= {"spectrum": rotation.rule, "factor": rotation.factor}
     if rotation.rule == "proportional":
-        options |= {"share": rotation.share}
+        table["share"] = rotation.share
     if rotation.rule in LENGTH_RULES:
-        options["original_length"] = rotation.original_length
+        table["original_length"] = rotation.original_length
     if rotation.rule == "yarn":
-        options |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
+        table |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
     if rotation.logit_factor != 1.0:
-        options |= _find_slopes(rotation)
+        # DeepSeek's two options of YaRN, with g(m) = 0.1·m·ln(factor) + 1: the factor of the logits is
+        # g(mscale_all_dim)², that of cosines and sines g(mscale) / g(mscale_all_dim).
+        log_factor, all_dim = 0.1 * math.log(rotation.factor), math.sqrt(rotation.logit_factor)
+        # Rounded, so that the decimal that stands in the configuration comes back.
+        table["mscale"] = round((rotation.amplitude * all_dim - 1) / log_factor, 12)
+        table["mscale_all_dim"] = round((all_dim - 1) / log_factor, 12)
     elif rotation.rule in ("yarn", "longrope"):
-        options["attention_factor"] = rotation.amplitude
+        table["attention_factor"] = rotation.amplitude
     if rotation.rule == "longrope":
-        options |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
+        table |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
     if rotation.rule == "llama3":
-        options["low_frequency_factor"] = rotation.low_frequency_factor
-        options["high_frequency_factor"] = rotation.high_frequency_factor
-    return options
-
-
-def _find_slopes(rotation: Rotation) -> dict[str, float]:
-    """Return DeepSeek's options of YaRN that give the factors of a rotation, g(m) = 0.1·m·ln(factor) + 1.
-
-    The factor of the logits is g(mscale_all_dim)², and that of cosines and sines g(mscale)/g(mscale_all_dim).
-    """
-    log_factor, all_dim = 0.1 * math.log(rotation.factor), math.sqrt(rotation.logit_factor)
-    # Rounded, so that the decimal that stands in the configuration comes back.
-    return {
-        "mscale": round((rotation.amplitude * all_dim - 1) / log_factor, 12),
-        "mscale_all_dim": round((all_dim - 1) / log_factor, 12),
-    }
+        table["low_frequency_factor"] = rotation.low_frequency_factor
+        table["high_frequency_factor"] = rotation.high_frequency_factor
+    return table

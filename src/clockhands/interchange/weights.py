@@ -60,24 +60,19 @@ def copy_from_transformers(theirs: PreTrainedModel) -> OneStackModel:
         raise ConfigError(faults, origin)
     fields = read_fields(config)
     transformer = TransformerConfig.from_dict({**fields, fields["kind"]: read_position_table(config.to_dict(), origin)})
-    ids: dict[str, Any] = {
-        name: _keep_known_ids(getattr(config, name, None), config.vocab_size) for name in SPECIAL_TOKEN_IDS
-    }
+    ids: dict[str, Any] = {}
+    for name in SPECIAL_TOKEN_IDS:
+        # Those that are a token's: a configuration that says nothing has the ids of the whole GPT-2, which a small
+        # vocabulary does not hold.
+        told = getattr(config, name, None)
+        known = [token for token in (told if isinstance(told, list) else [told]) if token in range(config.vocab_size)]
+        ids[name] = known if len(known) > 1 else known[0] if known else None
     kind: Any = ClockhandsForMaskedLM if config.model_type in ENCODERS else ClockhandsForCausalLM
     ours = kind(ClockhandsConfig(transformer=transformer, **ids)).to(theirs.dtype)
     for pair in pair_parameters(ours.transformer, theirs):
         pair.own.copy_(torch.cat(pair.parts) + pair.shift if pair.shift else torch.cat(pair.parts))
     made: OneStackModel = ours.to(theirs.device).train(theirs.training)
     return made
-
-
-def _keep_known_ids(ids: Any, size: int) -> Any:
-    """Return one id or several as they are, less those that are no token's; None where none is left.
-
-    A configuration that says nothing has the ids of the whole GPT-2, which a small vocabulary does not hold.
-    """
-    known = [token for token in (ids if isinstance(ids, list) else [ids]) if token is not None and 0 <= token < size]
-    return known if len(known) > 1 else known[0] if known else None
 
 
 @torch.no_grad()
@@ -93,7 +88,9 @@ def copy_to_transformers(ours: OneStackModel, model_type: str, trained_length: i
     """
     check_architecture(model_type)
     ours_config = ours.config.transformer_config
-    _check_stack(ours_config, model_type)
+    expected = "encoder" if model_type in ENCODERS else "decoder"
+    if ours_config.architecture != expected:
+        raise ConfigError([f"kind is {ours_config.architecture!r}, and {model_type} has {expected!r}"], "the model")
     side = ours_config.stack_sides[0]
     position = make_position_keys(
         ours_config.get_position_config(side), model_type, ours_config.count_layers(side),
@@ -109,19 +106,20 @@ def copy_to_transformers(ours: OneStackModel, model_type: str, trained_length: i
     transformer = copy.deepcopy(ours.transformer)
     _change_pairing(transformer, "interleaved" if model_type in INTERLEAVED else "half")
     if ours_config.parallel:
-        _equalise_norms(transformer)
+        # A layer of Cohere's has only one norm. Where the weights of ours differ, each is multiplied into the matrix
+        # that follows its norm, and both become 1.
+        for block in transformer.get_stack("decoder").blocks:
+            own: Any = block
+            first, second = own.attention_residual.norm, own.feed_forward_residual.norm
+            if not torch.equal(first.weight, second.weight):
+                for norm, projection in ((first, own.attention.qkv), (second, own.feed_forward.up)):
+                    projection.weight.mul_(norm.weight)
+                    nn.init.ones_(norm.weight)
     for pair in pair_parameters(transformer, theirs):
         for source, part in zip(pair.own.split([len(part) for part in pair.parts]), pair.parts, strict=True):
             part.copy_(source - pair.shift if pair.shift else source)
     made: PreTrainedModel = theirs.to(ours.device).train(ours.training)
     return made
-
-
-def _check_stack(config: TransformerConfig, model_type: str) -> None:
-    """Raise ConfigError if a model is an encoder and the architecture a decoder, or the other way round."""
-    wanted = "encoder" if model_type in ENCODERS else "decoder"
-    if config.architecture != wanted:
-        raise ConfigError([f"kind is {config.architecture!r}, and {model_type} has {wanted!r}"], "the model")
 
 
 def _change_pairing(transformer: Transformer, to: Layout) -> None:
@@ -155,17 +153,3 @@ def _list_rotated_rows(attention: Any) -> Iterator[tuple[Tensor, int]]:
     if attention.q_norm is not None:
         for gain in (attention.q_norm.weight, attention.k_norm.weight):
             yield gain, len(gain) // attention.head_dim
-
-
-def _equalise_norms(transformer: Transformer) -> None:
-    """Make the two norms of each layer equal, as a layer of Cohere's has only one.
-
-    Where their weights differ, each is multiplied into the matrix that follows its norm, and both become 1.
-    """
-    stack: Any = transformer.get_stack("decoder")
-    for block in stack.blocks:
-        first, second = block.attention_residual.norm, block.feed_forward_residual.norm
-        if not torch.equal(first.weight, second.weight):
-            for norm, projection in ((first, block.attention.qkv), (second, block.feed_forward.up)):
-                projection.weight.mul_(norm.weight)
-                nn.init.ones_(norm.weight)
