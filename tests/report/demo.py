@@ -8,6 +8,7 @@ from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Referenc
 
 EVIL = "<img src=x onerror=alert(1)>"
 LAYERS = tuple(range(1, 13))
+INPUT, ATTENTION = {"group": "The input"}, {"group": "Attention"}
 
 
 def wave(seed: int) -> float:
@@ -16,23 +17,14 @@ def wave(seed: int) -> float:
 
 
 def loudness() -> Finding:
-    parts = ("words", "positions", "constant")
-    shares = (0.612, 0.094, 0.294)
-    rows = tuple(range(128))
-    norms = tuple(1.1 + 0.1 * math.sin(row / 9) + (2.4 if row == 0 else 0.0) for row in rows)
-    bars = Panel(
-        (Mark("bars", "share of the input", shares, parts, low=(0.59, 0.08, 0.28), high=(0.63, 0.11, 0.31)),),
-        title="Share of the squared norm",
-        xlabel="share",
-    )
-    by_row = Panel(
-        (
-            Mark("line", "norm of the row", rows, norms, emphasis="main"),
-            Mark("hline", "words, on average", y=(2.9,), emphasis="reference"),
-        ),
-        title="Norm by position",
-        xlabel="position",
-        ylabel="centred norm",
+    parts, shares = ("words", "positions", "constant"), (0.612, 0.094, 0.294)
+    norms = tuple(1.1 + 0.1 * math.sin(row / 9) + (2.4 if row == 0 else 0.0) for row in range(128))
+    bars = Mark("bars", "share of the input", shares, parts, low=(0.59, 0.08, 0.28), high=(0.63, 0.11, 0.31))
+    rows = Mark("line", "norm of the row", tuple(range(128)), norms, emphasis="main")
+    words = Mark("hline", "words, on average", y=(2.9,), emphasis="reference")
+    panels = (
+        Panel((bars,), "Share of the squared norm", "share"),
+        Panel((rows, words), "Norm by position", "position", "centred norm"),
     )
     return Finding(
         "loudness.share",
@@ -43,28 +35,26 @@ def loudness() -> Finding:
         interval=(8.1, 11.2),
         references=(Reference("untrained", 1.3, (1.2, 1.4)),),
         light="good",
-        table=Table.of(
-            ("part", "share", "low", "high"), zip(parts, shares, (0.59, 0.08, 0.28), (0.63, 0.11, 0.31), strict=True)
-        ),
-        figure=Figure(
-            (bars, by_row), "Bars with 95 % intervals over texts. Row 0 is an outlier.", columns=2, height=0.7
-        ),
+        table=Table.of(("part", "share", "low", "high"), zip(parts, shares, bars.low, bars.high, strict=True)),
+        figure=Figure(panels, "Bars with 95 % intervals over texts. Row 0 is an outlier.", columns=2, height=0.7),
         method="Norms are centred and weighted by how often each word occurs in the text:\n\n"
         "`share = E|p − p̄|² / (E|w − w̄|² + E|p − p̄|² + |w̄ + p̄|²)`\n\nIntervals are bootstrapped over 96 texts.",
         source="Wang & Chen 2020, arXiv:2010.04903, section 3; https://example.org/notes.html.",
         command="clockhands inspect demo --only loudness",
-        details={"group": "The input", "texts": 96, "bootstrap draws": 2000},
+        details={**INPUT, "texts": 96, "bootstrap draws": 2000},
     )
 
 
 def similarity() -> Finding:
-    size = 96
-    z = tuple(
-        tuple(math.exp(-abs(i - j) / 18) - 0.35 * abs(math.sin((i - j) / 7)) for j in range(size)) for i in range(size)
+    places = tuple(range(96))
+    z = tuple(tuple(math.exp(-abs(i - j) / 18) - 0.35 * abs(math.sin((i - j) / 7)) for j in places) for i in places)
+    heat = Mark("heatmap", "cosine", z=z, x=places, y=places, diverging=True)
+    curve = Mark("line", "mean", places, z[0])
+    fan = Mark("band", "mean", places, low=tuple(v - 0.1 for v in z[0]), high=tuple(v + 0.1 for v in z[0]))
+    panels = (
+        Panel((heat,), "Cosine of rows", "position", "position", equal=True),
+        Panel((fan, curve), "By distance", "distance", "cosine"),
     )
-    heat = Mark("heatmap", "cosine", z=z, x=tuple(range(size)), y=tuple(range(size)), diverging=True)
-    curve = Mark("line", "mean", tuple(range(size)), z[0])
-    fan = Mark("band", "mean", tuple(range(size)), low=tuple(v - 0.1 for v in z[0]), high=tuple(v + 0.1 for v in z[0]))
     return Finding(
         "table.similarity",
         "Are neighbouring positions similar?",
@@ -73,53 +63,26 @@ def similarity() -> Finding:
         interval=(0.66, 0.71),
         references=(Reference("rows shuffled", 0.01),),
         light="good",
-        table=Table.of(("distance", "cosine"), [(k, z[0][k]) for k in range(size)]),
-        figure=Figure(
-            (
-                Panel((heat,), "Cosine of rows", "position", "position", equal=True),
-                Panel((fan, curve), "By distance", "distance", "cosine"),
-            ),
-            "Row i against row j.",
-            columns=2,
-            height=0.85,
-        ),
+        table=Table.of(("distance", "cosine"), list(enumerate(z[0]))),
+        figure=Figure(panels, "Row i against row j.", columns=2, height=0.85),
         method="Toeplitz R² without the diagonal.",
-        details={"group": "The input"},
+        details=INPUT,
     )
 
 
 def clock() -> Finding:
     angles = [k * 2 * math.pi / 16 for k in range(16)]
-    orbit = Mark(
-        "points",
-        "positions",
-        tuple(map(math.cos, angles)),
-        tuple(map(math.sin, angles)),
-        names=tuple(f"position {k}" for k in range(16)),
+    circle = tuple(map(math.cos, angles)), tuple(map(math.sin, angles))
+    orbit = Mark("points", "positions", *circle, names=tuple(f"position {k}" for k in range(16)))
+    shifts, errors = tuple(2**k for k in range(7)), tuple(0.005 * 1.7**k for k in range(7))
+    ends = {"low": tuple(v * 0.8 for v in errors), "high": tuple(v * 1.3 for v in errors)}
+    marks = (
+        Mark("line", "fitted rotation", shifts, errors, **ends, emphasis="main"),
+        Mark("line", "any linear map", shifts, tuple(v * 0.7 for v in errors)),
+        Mark("line", "chance", shifts, (0.98,) * 7, emphasis="reference"),
+        Mark("vline", "trained length", x=(32,)),
     )
-    shifts = tuple(2**k for k in range(7))
-    errors = tuple(0.005 * 1.7**k for k in range(7))
-    error = Panel(
-        (
-            Mark(
-                "line",
-                "fitted rotation",
-                shifts,
-                errors,
-                low=tuple(v * 0.8 for v in errors),
-                high=tuple(v * 1.3 for v in errors),
-                emphasis="main",
-            ),
-            Mark("line", "any linear map", shifts, tuple(v * 0.7 for v in errors)),
-            Mark("line", "chance", shifts, (0.98,) * 7, emphasis="reference"),
-            Mark("vline", "trained length", x=(32,)),
-        ),
-        "Error of P(t) → P(t + k)",
-        "shift k",
-        "relative error",
-        xscale="log",
-        yscale="log",
-    )
+    error = Panel(marks, "Error of P(t) → P(t + k)", "shift k", "relative error", xscale="log", yscale="log")
     return Finding(
         "table.clock",
         "Does a shift turn the position vectors like a clock's hands?",
@@ -128,10 +91,9 @@ def clock() -> Finding:
         value=4.2e-7,
         unit="rad²",
         references=(Reference("untrained", 0.98),),
-        light="info",
         figure=Figure((Panel((orbit,), "Second pair of components", equal=True), error), columns=2, height=0.9),
         method="Procrustes in the top components, held out.",
-        details={"group": "The input"},
+        details=INPUT,
     )
 
 
@@ -143,30 +105,24 @@ def decomposition() -> Finding:
         Mark("stack", name, LAYERS, tuple(value / total for value, total in zip(row, totals, strict=True)))
         for name, row in zip(parts, raw, strict=True)
     )
+    panel = Panel(marks, "", "layer", "share of variance")
     return Finding(
         "logits.shares",
         "Does a layer attend by content or by position?",
         "Position alone decides 71 % of the logits' variance in layer 1 and 9 % in layer 12.",
         value=0.71,
         interval=(0.69, 0.73),
-        light="info",
         table=Table.of(("layer", *parts), zip(LAYERS, *(mark.y for mark in marks), strict=True)),
-        figure=Figure(
-            (Panel(marks, "", "layer", "share of variance"),), "Shares of the unbiased variance.", height=0.45
-        ),
-        details={"group": "Attention"},
+        figure=Figure((panel,), "Shares of the unbiased variance.", height=0.45),
+        details=ATTENTION,
     )
 
 
 def heads() -> Finding:
     z = tuple(tuple(wave(layer * 31 + head) ** (1 + layer / 4) for head in range(12)) for layer in LAYERS)
-    grid = Mark(
-        "heatmap",
-        "share explained",
-        z=z,
-        x=tuple(f"h{h}" for h in range(12)),
-        y=tuple(f"layer {layer}" for layer in LAYERS),
-    )
+    names = {"x": tuple(f"h{h}" for h in range(12)), "y": tuple(f"layer {layer}" for layer in LAYERS)}
+    rows = [(layer, head, z[layer - 1][head]) for layer in LAYERS for head in range(12)]
+    panel = Panel((Mark("heatmap", "share explained", z=z, **names),), "", "head")
     return Finding(
         "heads.positional",
         "Which heads are positional?",
@@ -175,32 +131,22 @@ def heads() -> Finding:
         unit="heads",
         references=(Reference("untrained", 0),),
         light="warn",
-        table=Table.of(
-            ("layer", "head", "share"), [(layer, head, z[layer - 1][head]) for layer in LAYERS for head in range(12)]
-        ),
-        figure=Figure((Panel((grid,), "", "head", ""),), "Share of attention variance explained by (i, j)."),
-        details={"group": "Attention"},
+        table=Table.of(("layer", "head", "share"), rows),
+        figure=Figure((panel,), "Share of attention variance explained by (i, j)."),
+        details=ATTENTION,
     )
 
 
 def distances() -> Finding:
-    reach = tuple(range(-16, 17))
-    panels = []
+    reach, panels, rows = tuple(range(-16, 17)), [], []
+    uniform = Mark("line", "uniform", reach, (1 / 33,) * 33, emphasis="reference")
     for layer in range(1, 4):
         for head in range(4):
             centre, width = -2 + 4 * wave(layer + head), 0.6 + layer * wave(head + 1) * 2
             y = tuple(math.exp(-(((d - centre) / width) ** 2)) / width for d in reach)
-            panels.append(
-                Panel(
-                    (
-                        Mark("line", "this head", reach, y, emphasis="main"),
-                        Mark("line", "uniform", reach, (1 / 33,) * 33, emphasis="reference"),
-                    ),
-                    f"L{layer} h{head}",
-                    "distance to the key",
-                    "attention",
-                )
-            )
+            own = Mark("line", "this head", reach, y, emphasis="main")
+            panels.append(Panel((own, uniform), f"L{layer} h{head}", "distance to the key", "attention"))
+            rows += [(layer, head, d, value) for d, value in zip(reach, y, strict=True)]
     return Finding(
         "heads.distance",
         "How far do the heads attend?",
@@ -210,12 +156,9 @@ def distances() -> Finding:
         interval=(6.2, 8.0),
         references=(Reference("uniform attention", 34.0),),
         light="good",
-        table=Table.of(
-            ("layer", "head", "distance", "attention"),
-            [(i // 4 + 1, i % 4, d, v) for i, p in enumerate(panels) for d, v in zip(reach, p.marks[0].y, strict=True)],
-        ),
+        table=Table.of(("layer", "head", "distance", "attention"), rows),
         figure=Figure(tuple(panels), "One panel a head.", columns=12, height=0.5),
-        details={"group": "Attention"},
+        details=ATTENTION,
     )
 
 
@@ -245,16 +188,9 @@ def survival() -> Finding:
 
 def cause() -> Finding:
     words = ("as it is", "shift by 1", "shift by 64", "permuted words", f"with {EVIL}", "$x_1$ & “quotes”")
+    ends = {"low": (1, 0.92, 0.85, 0.81, 0.77, 0.7), "high": (1, 0.95, 0.88, 0.86, 0.83, 0.74)}
     marks = (
-        Mark(
-            "points",
-            "this model",
-            (1.0, 0.934, 0.862, 0.835, 0.8, 0.72),
-            words,
-            low=(1, 0.92, 0.85, 0.81, 0.77, 0.7),
-            high=(1, 0.95, 0.88, 0.86, 0.83, 0.74),
-            names=words,
-        ),
+        Mark("points", "this model", (1.0, 0.934, 0.862, 0.835, 0.8, 0.72), words, **ends, names=words),
         Mark("vline", "other sentences", x=(0.604,), emphasis="reference"),
     )
     return Finding(
@@ -271,60 +207,43 @@ def cause() -> Finding:
 
 def schemes() -> Finding:
     names = ("sinusoidal", "learned", "rope", "alibi", "t5", "nope")
+    ends = {"low": (27, 26.7, 27.5, 26.9, 27.1, 24.1), "high": (27.8, 27.5, 28.4, 27.6, 28, 25.6)}
     marks = (
-        Mark(
-            "bars",
-            "trained length",
-            names,
-            (27.4, 27.1, 27.9, 27.2, 27.6, 25.0),
-            low=(27, 26.7, 27.5, 26.9, 27.1, 24.1),
-            high=(27.8, 27.5, 28.4, 27.6, 28, 25.6),
-        ),
+        Mark("bars", "trained length", names, (27.4, 27.1, 27.9, 27.2, 27.6, 25.0), **ends),
         Mark("bars", "twice the length", names, (19.4, 3.1, 20.9, 26.8, 24.6, 18.0)),
     )
     return Finding(
         "compare.bleu",
         "Which scheme translates best?",
         "No difference shown between rope, t5 and sinusoidal.",
-        light="info",
         figure=Figure((Panel(marks, "", "", "BLEU"),), height=0.42),
         details={"group": "Cause"},
     )
 
 
-def skipped() -> tuple[Finding, ...]:
-    return (
-        Finding(
+SKIPPED = tuple(
+    Finding(name, question, reason, light="skip")
+    for name, question, reason in (
+        (
             "rope.frequencies",
             "Which of RoPE's frequencies matter?",
             "This model adds learned positions; it rotates nothing.",
-            light="skip",
         ),
-        Finding(
+        (
             "concat.overlap",
             "Do tokens and positions share directions?",
             "Words and positions are concatenated, so they cannot.",
-            light="skip",
         ),
     )
+)
 
 
 def demo(title: str = "What position does inside demo-encoder") -> Findings:
     """Every kind of mark, every light, hostile text, many panels."""
+    makers = (loudness, similarity, clock, decomposition, heads, distances, survival, cause, schemes)
     return Findings(
         title,
-        (
-            loudness(),
-            similarity(),
-            clock(),
-            decomposition(),
-            heads(),
-            distances(),
-            survival(),
-            cause(),
-            schemes(),
-            *skipped(),
-        ),
+        (*(make() for make in makers), *SKIPPED),
         facts={
             "model": "demo-encoder, 12 layers, width 384, 12 heads",
             "mechanism": "learned position vectors are added to the word vectors before the first LayerNorm",

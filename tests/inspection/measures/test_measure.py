@@ -61,21 +61,6 @@ def check_declared(finding: Finding) -> None:
     assert {reference.name for reference in finding.references} <= set(measure.references), finding.name
 
 
-def test_the_measure_that_contributing_adds_reads_attention() -> None:
-    """Its value is what transformers computes: the largest mean weight of key 0 of any layer."""
-    section = (ROOT / "docs/contributing/measure.md").read_text("utf8")
-    code, _ = re.findall(r"```python\n(.*?)```", section, re.S)
-    names: dict[str, Any] = {"__name__": "first_token"}
-    exec(re.sub("^   ", "", code, flags=re.M), names)
-    model, ids = tiny("gpt2"), torch.randint(7, VOCAB, (10, 16), generator=torch.Generator().manual_seed(0))
-    reading = read_model(Subject.of(model), cut_ids(ids, count=10, max_length=None))
-    model.set_attn_implementation("eager")
-    with torch.no_grad():
-        attentions = model(ids, output_attentions=True).attentions
-    largest = max(float(weights[..., 0].mean()) for weights in attentions)
-    assert names["FirstToken"]().run(reading).value == pytest.approx(largest, abs=1e-5)
-
-
 class Vowels(Measure):
     """A measure that is nowhere in this project: the part of even token ids."""
 
@@ -114,6 +99,14 @@ def test_the_example_of_contributing_is_a_measure(monkeypatch: pytest.MonkeyPatc
     found = inspect(Subject.of(planted.uniform()), texts=planted.ids(8))[measure.name]
     check_declared(found)
     assert found.value == pytest.approx(1 / planted.LENGTH) and len(found.references) == 1
+    # Of another model it is what transformers computes: the largest mean weight of key 0 of any layer.
+    model, ids = tiny("gpt2"), torch.randint(7, VOCAB, (10, 16), generator=torch.Generator().manual_seed(0))
+    reading = read_model(Subject.of(model), cut_ids(ids, count=10, max_length=None))
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attentions = model(ids, output_attentions=True).attentions
+    largest = max(float(weights[..., 0].mean()) for weights in attentions)
+    assert measure.run(reading).value == pytest.approx(largest, abs=1e-5)
 
 
 @pytest.mark.parametrize("kept", [1, 2])

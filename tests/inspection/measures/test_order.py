@@ -184,22 +184,6 @@ def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
     return planted.answer("cause.loss", subject, recorded)
 
 
-def test_the_loss_rises_where_the_last_token_determines_the_next() -> None:
-    found = _loss(_bigram("bigram"), _counting())
-    assert found.light == "good" and found.value > 2  # type: ignore[operator]
-    assert found.verdict.endswith("Order helps to predict it.")
-    assert found.interval is not None and found.interval[0] > 0
-
-
-def test_the_loss_is_the_same_where_all_tokens_before_it_count_alike() -> None:
-    found = _loss(_bigram("bag"), _counting())
-    assert (
-        found.verdict
-        == "The next token is predicted alike in any order of the tokens before it: the model ignores order."
-    )
-    assert found.light == "bad"
-
-
 def test_rounding_is_no_effect_of_order() -> None:
     """Its bound was that of relative squared changes, which a loss in float32 exceeds by rounding alone."""
     ordered = torch.rand(32, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 5
@@ -208,13 +192,6 @@ def test_rounding_is_no_effect_of_order() -> None:
     assert sentence.endswith("the model ignores order.") and light == "bad"
     sentence, light = _judge(ordered, ordered + 0.01, 0.005, 0.015)
     assert sentence.endswith("Order helps to predict it.") and light == "good"
-
-
-def test_it_is_undecided_where_order_says_nothing_of_the_next_token() -> None:
-    """Random tokens: what order changes in the prediction is for the better as often as for the worse."""
-    found = _loss(_bigram("bigram"), planted.ids(40))
-    assert found.verdict.endswith("Whether order helps is undecided.")
-    assert found.interval is not None and found.interval[0] < 0 < found.interval[1]
 
 
 def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
@@ -250,12 +227,27 @@ def test_models_that_have_no_next_token() -> None:
     assert verdict.startswith("It is the decoder of an encoder-decoder"), "it does write from left to right"
 
 
-def test_the_loss_falls_where_the_last_token_misleads() -> None:
-    """A bigram model, and texts of one token each but for the last before every prediction: the others predict it."""
+def _misleading() -> torch.Tensor:
+    """Texts of one token each but for the last before every prediction: the others predict it."""
     ids = (torch.arange(40)[:, None] + 20).repeat(1, planted.LENGTH)
-    ends = find_prefix_lengths(Capture(ids, [], [], torch.ones(planted.LENGTH, dtype=torch.bool)))
-    for end in ends:
+    for end in find_prefix_lengths(Capture(ids, [], [], torch.ones(planted.LENGTH, dtype=torch.bool))):
         ids[:, end - 1], ids[:, end] = ids[:, 0] + 60, ids[:, 0] + 7
-    found = _loss(_bigram("bigram"), ids)
-    assert found.verdict.endswith("It is predicted better without their order.") and found.light == "warn"
-    assert found.interval is not None and found.interval[1] < 0
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "light", "said"),
+    [
+        ("bigram", _counting(), "good", "Order helps to predict it."),
+        ("bigram", planted.ids(40), "info", "Whether order helps is undecided."),
+        ("bigram", _misleading(), "warn", "It is predicted better without their order."),
+        ("bag", _counting(), "bad", "alike in any order of the tokens before it: the model ignores order."),
+    ],
+    ids=["the last determines it", "random tokens", "the last misleads", "all count alike"],
+)
+def test_what_order_does_is_told_by_the_interval(kind: str, ids: torch.Tensor, light: str, said: str) -> None:
+    found = _loss(_bigram(kind), ids)
+    assert found.light == light and found.verdict.endswith(said)
+    low, high = found.interval or (0.0, 0.0)
+    assert {"good": low > 0, "info": low < 0 < high, "warn": high < 0, "bad": True}[light]
+    assert light != "good" or found.value > 2  # type: ignore[operator]

@@ -126,15 +126,19 @@ def test_a_trend_is_reported_as_too_slow() -> None:
     assert "more slowly" not in found(noise).verdict
 
 
+def _turn(angle_N: torch.Tensor, size_N: torch.Tensor | float = 1.0) -> torch.Tensor:
+    """One hand across 64 columns, at these angles, with a little noise."""
+    generator = torch.Generator().manual_seed(0)
+    axes = torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:2]
+    circle = torch.stack([size_N * angle_N.cos(), size_N * angle_N.sin()], dim=1)
+    return circle @ axes + 0.02 * torch.randn(len(angle_N), 64, generator=generator)
+
+
 @pytest.mark.parametrize("varies", [True, False])
 def test_a_speed_that_varies_is_reported_where_it_does(varies: bool) -> None:
     """One hand of period 8, whose speed rises and falls once along the table, or does not."""
     t = torch.arange(257.0)
-    angle = 2 * math.pi * t / 8 + (1.5 * torch.sin(2 * math.pi * t / 256) if varies else 0)
-    generator = torch.Generator().manual_seed(0)
-    axes = torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:2]
-    rows = torch.stack([angle.cos(), angle.sin()], dim=1) @ axes + 0.02 * torch.randn(257, 64, generator=generator)
-    finding = found(rows)
+    finding = found(_turn(2 * math.pi * t / 8 + (1.5 * torch.sin(2 * math.pi * t / 256) if varies else 0)))
     assert finding.value == 1
     assert ("Its speed varies: it consists of several lines, of one turn in 7." in finding.verdict) == varies
     assert "size varies" not in finding.verdict
@@ -144,11 +148,7 @@ def test_a_speed_that_varies_is_reported_where_it_does(varies: bool) -> None:
 def test_a_size_that_varies_is_no_speed_that_varies() -> None:
     """One hand that turns once in 9 tokens and grows and shrinks: "its speed varies" was told of it."""
     t = torch.arange(257.0)
-    size, angle = 1 + 0.5 * torch.cos(2 * math.pi * t / 100), 2 * math.pi * t / 9
-    generator = torch.Generator().manual_seed(0)
-    axes = torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:2]
-    circle = size[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)
-    verdict = found(circle @ axes + 0.02 * torch.randn(257, 64, generator=generator)).verdict
+    verdict = found(_turn(2 * math.pi * t / 9, 1 + 0.5 * torch.cos(2 * math.pi * t / 100))).verdict
     assert verdict.startswith("One hand turns, once in 9.0 tokens")
     assert verdict.endswith("Its size varies: it consists of several lines, of one turn in 8.3 to 9.9 tokens.")
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from matplotlib.path import Path
+
 from tests.report.contrast import parse_colour
 from tests.report.figures.svg_tree import LINK, SVG
 
@@ -38,7 +40,7 @@ class Shape:
     def covers(self, place: Place) -> float:
         """Return how opaque the shape is at a place. Of an area the inside counts: its edge is thin."""
         if self.closed:
-            return self.opacity if is_inside(place, self.outline) else 0.0
+            return self.opacity if Path(self.outline).contains_point(place) else 0.0
         pieces = pairwise(self.outline)
         return float(any(measure_distance(place, start, end) <= self.width / 2 for start, end in pieces))
 
@@ -103,13 +105,3 @@ def measure_distance(place: Place, start: Place, end: Place) -> float:
     length = (x1 - x0) ** 2 + (y1 - y0) ** 2
     share = max(0.0, min(1.0, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / length)) if length else 0.0
     return math.hypot(x - x0 - share * (x1 - x0), y - y0 - share * (y1 - y0))
-
-
-def is_inside(place: Place, outline: Sequence[Place]) -> bool:
-    """Tell whether a place is inside an outline, by counting its edges to the right."""
-    x, y = place
-    inside = False
-    for (x0, y0), (x1, y1) in pairwise((*outline, outline[0])):
-        if (y0 > y) != (y1 > y) and x < x0 + (y - y0) * (x1 - x0) / (y1 - y0):
-            inside = not inside
-    return inside

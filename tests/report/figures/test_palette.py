@@ -56,12 +56,3 @@ def test_the_marks_of_figures_are_seen(mode: str) -> None:
     assert {c: contrast(shown.get(c, c), paper) for c in marks if contrast(shown.get(c, c), paper) < 3} == {}
     texts = [shown.get(colour, colour) for colour in (palette.INK, palette.FAINT)]
     assert min(contrast(colour, paper) for colour in texts) >= 4.5
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_reference_is_seen_on_a_bar_of_any_colour(mode: str) -> None:
-    """A hollow mark: its ground on the bar, or its edge on the ground, whichever the eye finds."""
-    shown = palette.DARK if mode == "dark" else {}
-    ground, edge = (shown.get(colour, colour) for colour in (palette.PAPER, palette.INK))
-    assert contrast(ground, edge) >= 3
-    assert min(contrast(ground, shown.get(bar, bar)) for bar in palette.SERIES) >= 3
