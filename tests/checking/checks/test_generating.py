@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.checking.checks.generating import _compare
+from clockhands.checking.checks.check import largest
+from clockhands.checking.checks.generating import _compare_steps
 
 
 def rollout(tokens: list[int], size: float = 0.0, step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -17,19 +18,19 @@ def rollout(tokens: list[int], size: float = 0.0, step: int = 0) -> tuple[torch.
 
 def test_the_step_of_the_largest_difference_is_told_as_a_person_counts() -> None:
     """The prompts are of two lengths: it is the new tokens that are compared, from the end."""
-    found = _compare(rollout([9, 9, 1, 2, 3, 4, 5, 6], 3.0, step=2), rollout([9, 1, 2, 3, 4, 5, 6]))
+    found = largest(*_compare_steps(rollout([9, 9, 1, 2, 3, 4, 5, 6], 3.0, step=2), rollout([9, 1, 2, 3, 4, 5, 6])))
     assert found.note == "step 3 of 6"
     assert found.size == pytest.approx(3.0, rel=0.2), "in standard deviations of the logits, which are 1"
 
 
 def test_steps_after_the_chosen_tokens_part_say_nothing() -> None:
     """From the second new token on the texts differ, so that later logits must."""
-    found = _compare(rollout([9, 1, 0, 3, 4, 5, 6], 100.0, step=4), rollout([9, 1, 2, 3, 4, 5, 6]))
+    found = largest(*_compare_steps(rollout([9, 1, 0, 3, 4, 5, 6], 100.0, step=4), rollout([9, 1, 2, 3, 4, 5, 6])))
     assert found.size == 0
 
 
 def test_only_the_first_row_is_compared() -> None:
     one, two = rollout([1, 2, 3, 4, 5, 6]), rollout([8, 8, 8, 8, 8, 8], 50.0)
     together = torch.cat([one[0], two[0]]), torch.cat([one[1], two[1]])
-    found = _compare(together, rollout([1, 2, 3, 4, 5, 6], 2.0, step=5))
+    found = largest(*_compare_steps(together, rollout([1, 2, 3, 4, 5, 6], 2.0, step=5)))
     assert found.note == "step 6 of 6" and found.size > 1

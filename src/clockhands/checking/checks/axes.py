@@ -7,13 +7,13 @@ side, so that places and numbers of tokens part.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, read_in_pieces
 from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.models.subject import Subject
 
@@ -26,13 +26,8 @@ def grid_positions(before: int, grid: tuple[int, int], after: int) -> Tensor:
     """Return positions [axes, 1, S] of a text, a grid of rows by columns, and a text, as Qwen2-VL numbers them."""
     rows, columns = grid
     first = torch.arange(before).expand(_AXES, -1)
-    inside = torch.stack(
-        [
-            torch.zeros(rows * columns, dtype=torch.long),
-            torch.arange(rows).repeat_interleave(columns),
-            torch.arange(columns).repeat(rows),
-        ]
-    )
+    row, column = torch.arange(rows).repeat_interleave(columns), torch.arange(columns).repeat(rows)
+    inside = torch.stack([torch.zeros_like(row), row, column])
     last = torch.arange(after).expand(_AXES, -1)
     return torch.cat([first, inside + before, last + before + max(grid)], 1).unsqueeze(1)
 
@@ -44,60 +39,46 @@ def _draw(subject: Subject, before: int, grid: tuple[int, int], after: int, salt
     return ids, positions.to(ids.device)
 
 
-@_axes_check(
-    "axes.equal",
-    "Text whose position is the same on every axis reads as text with one row of positions.",
-    "an axis that is read from another place, or sections that do not add up to the head",
-)
+@_axes_check("axes.equal", "an axis that is read from another place, or sections that do not add up to the head")
 def equal(subject: Subject) -> Measurement:
-    """Compare the default positions with the same line on every axis."""
+    """Text whose position is the same on every axis reads as text with one row of positions."""
     ids = subject.tokens(2, 20)
     lines = subject.arange(2, 20).expand(_AXES, -1, -1)
     return Measurement(difference(subject.logits(ids, positions=lines), subject.logits(ids)))
 
 
-@_axes_check(
-    "axes.heard",
-    "The place on each axis reaches the logits.",
-    "an axis that is dropped",
-)
-def heard(subject: Subject) -> Measurement:
-    """Move the text behind the grid along each axis alone."""
+@_axes_check("axes.heard", "an axis that is dropped")
+def heard(subject: Subject) -> Iterator[Measurement]:
+    """The place on each axis reaches the logits."""
     pairs = min((table.shape[-1] for table in angle_tables(subject.get_module()).values()), default=_AXES)
     if pairs < _AXES:
         raise Inapplicable(f"the heads rotate {pairs} pairs, which are too few for {_AXES} axes")
     ids, positions = _draw(subject, 5, _WIDE, 6)
-    wanted, effects = subject.logits(ids, positions=positions), []
+    wanted = subject.logits(ids, positions=positions)
     for axis in range(_AXES):
         moved = positions.clone()
-        moved[axis, :, 5 + _WIDE[1] :] += 7
+        moved[axis, :, 5 + _WIDE[1] :] += 7  # the text behind the grid
         size = difference(subject.logits(ids, positions=moved), wanted)
-        effects.append(Measurement(size, f"axis {axis + 1} of {_AXES} moved by 7", wanted=True))
-    return largest(*effects)
+        yield Measurement(size, f"axis {axis + 1} of {_AXES} moved by 7", wanted=True)
 
 
 @_axes_check(
     "axes.pieces",
-    "A text with a grid, read in pieces with its positions, equals the whole.",
     "positions of a piece that are not those that were passed; a grid counted by its tokens once it is cached",
 )
 def pieces(subject: Subject) -> Measurement:
-    """Read text, the grid, and single tokens into a cache."""
+    """A text with a grid, read in pieces with its positions, equals the whole."""
     ids, positions = _draw(subject, 5, _WIDE, 6)
     grid = 5 + _WIDE[0] * _WIDE[1]
-    cache = subject.adapter.new_cache()  # type: ignore[attr-defined]
-    stops = [0, 5, grid, *range(grid + 1, ids.shape[1] + 1)]
-    read = [subject.logits(ids[:, a:b], positions=positions[..., a:b], cache=cache) for a, b in pairwise(stops)]
-    return Measurement(difference(torch.cat(read, 1), subject.logits(ids, positions=positions)), "text, a grid, text")
+    read = read_in_pieces(subject, ids, [5, *range(grid, ids.shape[1] + 1)], positions=positions)
+    return Measurement(difference(read, subject.logits(ids, positions=positions)), "text, a grid, text")
 
 
 @_axes_check(
-    "axes.rows",
-    "Rows with different grids, the shorter padded on the left, answer in a batch what each answers alone.",
-    "one row's positions for all rows; positions counted from the mask in place of those that were passed",
+    "axes.rows", "one row's positions for all rows; positions counted from the mask in place of those that were passed"
 )
-def rows(subject: Subject) -> Measurement:
-    """Read two rows under a mask, each with the positions that it has alone."""
+def rows(subject: Subject) -> Iterator[Measurement]:
+    """Rows with different grids, the shorter padded on the left, answer in a batch what each answers alone."""
     texts = [_draw(subject, 5, _WIDE, 6), _draw(subject, 3, _TALL, 5, salt=1)]
     width = max(ids.shape[1] for ids, _ in texts)
     padded, lines, masks = [], [], []
@@ -107,28 +88,22 @@ def rows(subject: Subject) -> Measurement:
         lines.append(torch.nn.functional.pad(positions, (pads, 0)))
         masks.append(torch.arange(width, device=ids.device).unsqueeze(0) >= pads)
     together = subject.logits(torch.cat(padded), torch.cat(masks), torch.cat(lines, 1))
-    effects = []
     for row, (ids, positions) in enumerate(texts):
-        actual = together[row : row + 1, -ids.shape[1] :]
-        alone = subject.logits(ids, positions=positions)
-        effects.append(Measurement(difference(actual, alone), f"row {row + 1} of {len(texts)}"))
-    return largest(*effects)
+        actual, alone = together[row : row + 1, -ids.shape[1] :], subject.logits(ids, positions=positions)
+        yield Measurement(difference(actual, alone), f"row {row + 1} of {len(texts)}")
 
 
-@_axes_check(
-    "axes.packing",
-    "Texts with grids, packed by a first row that counts the tokens of each, do not see each other.",
-    "documents told by the axes of a grid",
-)
-def packing(subject: Subject) -> Measurement:
-    """Pack two texts: positions of four rows, of which the last three are the axes."""
+@_axes_check("axes.packing", "documents told by the axes of a grid")
+def packing(subject: Subject) -> Iterator[Measurement]:
+    """Texts with grids, packed by a first row that counts the tokens of each, do not see each other.
+
+    Positions then have four rows, of which the last three are the axes.
+    """
     texts = [_draw(subject, 5, _WIDE, 4), _draw(subject, 3, _TALL, 6, salt=1)]
     lines = torch.cat([torch.arange(ids.shape[1], device=ids.device) for ids, _ in texts]).expand(1, 1, -1)
     joined = torch.cat([lines, torch.cat([positions for _, positions in texts], -1)])
     together = subject.logits(torch.cat([ids for ids, _ in texts], 1), positions=joined)
-    effects = []
-    for number, actual in enumerate(together.split([ids.shape[1] for ids, _ in texts], 1)):
-        ids, positions = texts[number]
+    parts = together.split([ids.shape[1] for ids, _ in texts], 1)
+    for number, (actual, (ids, positions)) in enumerate(zip(parts, texts, strict=True), 1):
         alone = subject.logits(ids, positions=positions)
-        effects.append(Measurement(difference(actual, alone), f"document {number + 1} of {len(texts)}"))
-    return largest(*effects)
+        yield Measurement(difference(actual, alone), f"document {number} of {len(texts)}")

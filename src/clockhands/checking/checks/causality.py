@@ -2,79 +2,90 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Iterator
 
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest, worst
+import torch
+
+from clockhands.checking.checks.check import (
+    Inapplicable,
+    Measurement,
+    check,
+    difference,
+    largest,
+    read_across_gaps,
+)
 from clockhands.checking.fitting import biases
 from clockhands.checking.fitting.reading import find_entries, read
 from clockhands.checking.models.subject import Subject
 
-_LENGTH = 24
+_LENGTH, _TRIED = 24, 20
+_BORDERS = (250, 300, 2040, 4000, 32760, 40000)
+"""Around 256, 2,048 and 32,768, where numbers of 8 bits, of float16 and bfloat16, and of 16 bits come to their end."""
+_ROUNDING = 2.5e-6  # of an angle, in float32, for each position further, and what weights make of it
 
 
 @check(
     "causal.future",
-    "No token changes anything before it; every place is tried.",
     "a mask inverted, dropped or gathered in the wrong order",
     causal=True,
     uses=("one text after another", "cached decoding"),
 )
 def future(subject: Subject) -> Measurement:
-    """Replace token i + 1 in row i: the logits up to token i must be those of the same row of an unchanged batch."""
+    """No token changes anything before it; every place is tried.
+
+    Token i + 1 is replaced in row i: the logits up to token i must be those of the same row of an unchanged batch.
+    """
     ids = subject.tokens(1, _LENGTH)
     unchanged = ids.repeat(_LENGTH - 1, 1)
     changed = unchanged.clone()
     for row in range(_LENGTH - 1):
         changed[row, row + 1] = subject.other(ids)[0, row + 1]
-    before, after = (torch.cat([subject.logits(rows) for rows in text.split(8)]) for text in (unchanged, changed))
-    leaks = [difference(after[i : i + 1, : i + 1], before[i : i + 1, : i + 1]) for i in range(_LENGTH - 1)]
-    position = max(range(len(leaks)), key=leaks.__getitem__) + 1
-    return Measurement(max(leaks), f"largest from token {position}")
+    before, after = [torch.cat([subject.logits(rows) for rows in text.split(8)]) for text in (unchanged, changed)]
+    leaks = [
+        Measurement(difference(after[i : i + 1, : i + 1], before[i : i + 1, : i + 1]), f"largest from token {i + 1}")
+        for i in range(_LENGTH - 1)
+    ]
+    return largest(*leaks)
 
 
 @check(
     "causal.prefix",
-    "Logits of a prefix do not depend on how long the text is.",
     "a scale, a mask or a bias made from the total length",
     causal=True,
     uses=("one text after another", "cached decoding"),
 )
-def prefix(subject: Subject) -> Measurement:
-    """Compare several prefixes with the whole text."""
+def prefix(subject: Subject) -> Iterator[Measurement]:
+    """Logits of a prefix do not depend on how long the text is."""
     ids = subject.tokens(1, 36)
     whole = subject.logits(ids)
-    gaps = {n: worst(subject.logits(ids[:, :n]), whole[:, :n])[0] for n in (5, 12, 17, 30)}
-    length = max(gaps, key=gaps.__getitem__)
-    return Measurement(gaps[length], f"prefix of {length} of 36")
+    for length in (5, 12, 17, 30):
+        yield Measurement(difference(subject.logits(ids[:, :length]), whole[:, :length]), f"prefix of {length} of 36")
 
 
-@check(
-    "order.matters",
-    "The order of the tokens reaches the logits.",
-    "an encoding that is never applied",
-    uses=("one text after another",),
-)
+@check("order.matters", "an encoding that is never applied", uses=("one text after another",))
 def order(subject: Subject) -> Measurement:
-    """Reverse the early tokens: the logits at the unchanged end must differ."""
+    """The order of the tokens reaches the logits.
+
+    The early tokens are reversed: the logits at the unchanged end must differ.
+    """
     ids = subject.tokens(1, 14)
-    turned = torch.cat([ids[:, :10].flip(1), ids[:, 10:]], 1)
-    after, before = subject.logits(turned), subject.logits(ids)
-    if not subject.aligned:
-        return Measurement(difference(after, before), wanted=True)
-    return Measurement(difference(after[:, 10:], before[:, 10:]), wanted=True)
+    after, before = subject.logits(torch.cat([ids[:, :10].flip(1), ids[:, 10:]], 1)), subject.logits(ids)
+    end = slice(10 if subject.aligned else 0, None)
+    return Measurement(difference(after[:, end], before[:, end]), wanted=True)
 
 
 @check(
     "order.places",
-    "A token is told its place by a vector, a rotation or a bias, and not by the causal mask alone.",
     "one place for all tokens of a side",
     needs=("module",),
     causal=True,
     uses=("one text after another",),
 )
 def places(subject: Subject) -> Measurement:
-    """Read what one token is at sixteen places: its first state, its queries and keys, and the bias on its logits."""
+    """A token is told its place by a vector, a rotation or a bias, and not by the causal mask alone.
+
+    One token is read at sixteen places: its first state, its queries and keys, and the bias on its logits.
+    """
     if hasattr(subject.adapter, "config") or subject.facts.recurrent or subject.facts.scheme != "none found":
         raise Inapplicable("about models of an author's own in which no encoding is found")
     ids = subject.tokens(1, 4)[0][:, None].repeat(1, 16)
@@ -92,22 +103,17 @@ def places(subject: Subject) -> Measurement:
     return Measurement(max(moved), wanted=True)
 
 
-_TRIED = 20
-_BORDERS = (250, 300, 2040, 4000, 32760, 40000)
-"""Around 256, 2,048 and 32,768, where numbers of 8 bits, of float16 and bfloat16, and of 16 bits come to their end."""
-_ROUNDING = 2.5e-6  # of an angle, in float32, for each position further, and what weights make of it
-
-
 @check(
     "positions.explicit",
-    "position_ids of 0, 1, 2 ... give what no position_ids give.",
     "an offset between the argument and the default",
     needs=("positions",),
-    causal=None,
     uses=("given position_ids",),
 )
 def explicit(subject: Subject) -> Measurement:
-    """Pass positions from 0, whatever the model's own first number is."""
+    """position_ids of 0, 1, 2 ... give what no position_ids give.
+
+    They begin at 0 whatever the model's own first number is.
+    """
     ids = subject.tokens(2, _TRIED)
     positions = subject.arange(2, _TRIED) - subject.facts.first
     note = f"the model counts from {subject.facts.first}" if subject.facts.first else ""
@@ -116,61 +122,45 @@ def explicit(subject: Subject) -> Measurement:
 
 @check(
     "positions.matter",
-    "position_ids reach the logits.",
     "an argument accepted and dropped",
     needs=("positions",),
     uses=("given position_ids", "left padding with position_ids"),
 )
 def matter(subject: Subject) -> Measurement:
-    """Pass stretched positions, which must change something unless no part of the model reads them."""
+    """position_ids reach the logits."""
     silent = "RoPE" not in subject.facts.scheme.split(" + ") and not subject.facts.absolute
     if silent and hasattr(subject.adapter, "config"):
         raise Inapplicable("no part of the model reads positions")
     ids = subject.tokens(1, 8)
     stretched = subject.arange(1, 8) * 3 - 2 * subject.facts.first
-    gap = difference(_contiguous(subject, ids, stretched), subject.logits(ids))
-    return Measurement(gap, wanted=True)
+    return Measurement(difference(read_across_gaps(subject, ids, stretched), subject.logits(ids)), wanted=True)
 
 
 @check(
     "shift",
-    "All positions moved by the same amount change nothing.",
     "angles paired wrongly; an offset added once only",
     needs=("positions",),
     uses=("moved positions",),
 )
-def shift(subject: Subject) -> Measurement:
-    """Shift by 5 and by 60 (less where the table ends sooner), and to where positions of 8 and 16 bits end."""
-    ids = subject.tokens(2, _TRIED)
+def shift(subject: Subject) -> Iterator[Measurement]:
+    """All positions moved by the same amount change nothing.
+
+    They are moved by 5 and by 60 (less where the table ends sooner), and to where positions of 8 and 16 bits end: that
+    far only where angles are computed for any position. Elsewhere, and in programs, places beyond the claim may differ.
+    """
+    ids, limit = subject.tokens(2, _TRIED), subject.facts.limit
     before = subject.logits(ids, positions=subject.arange(2, _TRIED))
-    far = min(60, (subject.facts.limit or 1000) - _TRIED - 4)
-    effects = []
-    for by in (5, max(far, 6), *_find_far(subject)):
+    program, absolute = hasattr(subject.adapter, "engine"), subject.facts.absolute
+    free = not program and (limit is None or ("RoPE" in subject.facts.scheme and not absolute))
+    far = [by for by in _BORDERS if free or (limit is not None and by + _TRIED <= limit)]
+    # How an author says that absolute positions are meant, where nothing in the model tells it.
+    own = subject.module is not None and not hasattr(subject.adapter, "config") and not absolute
+    hint = "; absolute=True declares that every place has a vector of its own" if own else ""
+    for by in (5, max(min(60, (limit or 1000) - _TRIED - 4), 6), *far):
         try:
             gap = difference(subject.logits(ids, positions=subject.arange(2, _TRIED, by)), before)
         except (IndexError, RuntimeError, ValueError):
             if by <= 60:
                 raise
             break  # it has no such places, which length.beyond is about
-        effects.append(Measurement(gap if gap > _ROUNDING * by else 0.0, f"by {by}{_hint(subject)}"))
-    return largest(*effects)
-
-
-def _hint(subject: Subject) -> str:
-    """Return how an author says that absolute positions are meant, where nothing in the model tells it."""
-    own = subject.module is not None and not hasattr(subject.adapter, "config") and not subject.facts.absolute
-    return "; absolute=True declares that every place has a vector of its own" if own else ""
-
-
-def _find_far(subject: Subject) -> tuple[int, ...]:
-    """Where angles are computed for any position; elsewhere, and in programs, places beyond the claim may differ."""
-    limit, program = subject.facts.limit, hasattr(subject.adapter, "engine")
-    computed = not program and "RoPE" in subject.facts.scheme and not subject.facts.absolute
-    free = not program and limit is None
-    return tuple(by for by in _BORDERS if computed or free or (limit is not None and by + _TRIED <= limit))
-
-
-def _contiguous(subject: Subject, ids: Tensor, positions: Tensor) -> Tensor:
-    """Logits at stretched positions through a cache, so that the gaps are not taken for documents."""
-    cache = subject.adapter.new_cache() if subject.takes("cache") else None  # type: ignore[attr-defined]
-    return subject.logits(ids, positions=positions, cache=cache)
+        yield Measurement(gap if gap > _ROUNDING * by else 0.0, f"by {by}{hint}")

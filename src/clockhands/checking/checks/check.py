@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -134,33 +138,27 @@ class Check:
 CHECKS: Catalogue[Check] = Catalogue(
     "check", modules=("clockhands.checking.checks",), describe=lambda check: check.asserts
 )
+Measure: TypeAlias = Callable[[Subject], Any]
 
 
-def check(
-    name: str,
-    asserts: str,
-    catches: str,
-    *,
-    uses: tuple[str, ...],
-    needs: tuple[str, ...] = (),
-    causal: bool | None = None,
-    huggingface: bool = False,
-    optional: bool = False,
-    precise: bool = True,
-    refusable: bool = False,
-    shared: bool = False,
-) -> Callable[[Callable[[Subject], Measurement]], Callable[[Subject], Measurement]]:
-    """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning.
+def check(name: str, catches: str, *, uses: tuple[str, ...], **settings: Any) -> Callable[[Measure], Measure]:
+    """Register the decorated function as a check, which asserts the first paragraph of its docstring.
 
-    Raises ValueError for a use that is none of ``USES``, and where there is none.
+    It returns a measurement, or yields several, of which that counts which breaks the law most. ``settings`` are the
+    other fields of ``Check``; ``precise=False``: repeated in float32, float64 has no meaning. Raises ValueError for a
+    use that is none of ``USES``, and where there is none.
     """
     if not uses or not set(uses) <= set(USES):
         raise ValueError(f"the check {name} names the uses {uses}: name at least one of USES")
 
-    def register(measure: Callable[[Subject], Measurement]) -> Callable[[Subject], Measurement]:
-        settings = (uses, needs, causal, huggingface, optional, precise, refusable, shared)
-        entry = Check(name, asserts, catches, measure, *settings)
-        CHECKS.register(name)(entry)
+    def register(measure: Measure) -> Measure:
+        asserts = " ".join(str(inspect.getdoc(measure)).partition("\n\n")[0].split())
+
+        def measure_worst(subject: Subject) -> Measurement:
+            found = measure(subject)
+            return found if isinstance(found, Measurement) else largest(*found)
+
+        CHECKS.register(name)(Check(name, asserts, catches, measure_worst, uses, **settings))
         return measure
 
     return register
@@ -203,6 +201,60 @@ def largest(*effects: Measurement) -> Measurement:
     return max(effects, key=lambda effect: effect.size if not effect.wanted else -effect.size)
 
 
+@contextlib.contextmanager
+def refusals(words: str, *kinds: type[Exception], about: str = "", most: int = 80) -> Iterator[None]:
+    """Turn what a model refuses with one of these exceptions, in a message ``about`` that, into Inapplicable."""
+    try:
+        yield
+    except kinds as fault:
+        if about not in str(fault):
+            raise
+        said = " ".join(str(fault).split())[:most] or type(fault).__name__
+        raise Inapplicable(f"{words}: {said}") from fault
+
+
+def put_in(subject: Subject, module: Any) -> Subject:
+    """Return the subject with another model of transformers, of the same task."""
+    adapter: Any = subject.adapter
+    return replace(subject, adapter=type(adapter)(module, adapter.task))
+
+
+def new_cache(subject: Subject) -> Any:
+    """Return an empty cache; None of a model that takes none."""
+    return subject.adapter.new_cache() if subject.takes("cache") else None  # type: ignore[attr-defined]
+
+
+def read_across_gaps(subject: Subject, ids: Tensor, positions: Tensor) -> Tensor:
+    """Return logits at positions with gaps, by a cache if there is one, so that no gap is a border of documents."""
+    return subject.logits(ids, positions=positions, cache=new_cache(subject))
+
+
+def read_in_pieces(
+    subject: Subject,
+    ids: Tensor,
+    stops: Iterable[int],
+    mask: Tensor | None = None,
+    positions: Tensor | None = None,
+    cache: Any = None,
+) -> Tensor:
+    """Return the logits [B, S, V] of a text that is read into a cache, a new one by default, up to each of ``stops``.
+
+    Every piece gets its positions, and the mask of all that was read.
+    """
+    cache, logits = new_cache(subject) if cache is None else cache, []
+    for start, stop in pairwise([0, *stops]):
+        seen = None if mask is None else mask[:, :stop]
+        places = None if positions is None else positions[..., start:stop]
+        logits.append(subject.logits(ids[:, start:stop], seen, places, cache))
+    return torch.cat(logits, 1)
+
+
+def compare_rows(subject: Subject, together: Tensor, texts: Iterable[Tensor], note: str) -> Iterator[Measurement]:
+    """Yield how far the last logits of each row are from those of its text [1, S] alone."""
+    for row, ids in zip(together.split(1), texts, strict=True):
+        yield Measurement(difference(row[:, -ids.shape[1] :], subject.logits(ids)), note)
+
+
 def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Check]:
     """Return the checks whose name is or begins with one of ``only``; by default all that are not opt-in.
 
@@ -210,9 +262,11 @@ def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Ch
     """
     if only is None:
         return [check for check in CHECKS.values() if optional or not check.optional]
-    wanted = list(only)
-    groups = {name.partition(".")[0] for name in CHECKS}
-    for request in wanted:
-        if not any(name == request or name.startswith(f"{request}.") for name in CHECKS):
+    chosen: set[str] = set()
+    for request in only:
+        found = {name for name in CHECKS if f"{name}.".startswith(f"{request}.")}
+        if not found:
+            groups = {name.partition(".")[0] for name in CHECKS}
             raise UsageError(describe_unknown("check", request, groups | set(CHECKS)))
-    return [check for check in CHECKS.values() if any(f"{check.name}.".startswith(f"{request}.") for request in wanted)]
+        chosen |= found
+    return [check for check in CHECKS.values() if check.name in chosen]

@@ -4,58 +4,61 @@ from __future__ import annotations
 
 import copy
 import re
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import TOLERANCE, Inapplicable, Measurement, check, difference, largest
+from clockhands.checking.checks.check import (
+    TOLERANCE,
+    Inapplicable,
+    Measurement,
+    check,
+    difference,
+    put_in,
+    read_across_gaps,
+    read_in_pieces,
+)
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
 
 _CLEAR = re.compile(r"length|position|maximum|too long|exceed|longer", re.IGNORECASE)
-_LARGEST = 2048
+_LARGEST = 2048  # the longest claimed, and original, length at which whole texts are read
+_SHORT, _MEDIUM, _LONG = 12, 44, 96
+_STEPS = 4
 
 
-@check(
-    "length.claimed",
-    "The model reads a text as long as it claims.",
-    "a table shorter than the claim",
-    uses=("texts of the claimed length",),
-)
+@check("length.claimed", "a table shorter than the claim", uses=("texts of the claimed length",))
 def claimed(subject: Subject) -> Measurement:
-    """max_position_embeddings tokens."""
-    read, fault = _tried(subject, _limit(subject))
+    """The model reads a text as long as it claims."""
+    read, fault = _try_length(subject, _get_limit(subject))
     return Measurement(float(fault is not None), f"{read}: {fault}" if fault else read)
 
 
 @check(
     "length.beyond",
-    "Beyond the claimed length the model runs on with new places, or refuses with a message that says why.",
     "an index error far from its cause; places that begin again, or stay at the last",
     uses=("texts beyond the claimed length",),
 )
 def beyond(subject: Subject) -> Measurement:
-    """Eight tokens more than claimed."""
-    read, fault = _tried(subject, _limit(subject) + 8)
+    """Beyond the claimed length the model runs on with new places, or refuses with a message that says why."""
+    read, fault = _try_length(subject, _get_limit(subject) + 8)
     if fault is None:
         repetition = repeated(subject)
         return Measurement(float(bool(repetition)), f"{read}: runs on{repetition}")
-    clear = bool(_CLEAR.search(fault))
-    return Measurement(float(not clear), f"{read}: refused with '{fault}'")
+    return Measurement(float(not _CLEAR.search(fault)), f"{read}: refused with '{fault}'")
 
 
 @check(
     "length.mask",
-    "At the claimed length a mask of ones changes nothing.",
     "a mask that is cut, or made of another length than the text",
     uses=("texts of the claimed length",),
     needs=("mask",),
 )
 def full_mask(subject: Subject) -> Measurement:
-    """Read the longest text that the model claims, with a mask and without."""
-    limit = _limit(subject)
+    """At the claimed length a mask of ones changes nothing."""
+    limit = _get_limit(subject)
     if limit > _LARGEST:
         raise Inapplicable(f"{limit} tokens are too many to try here")
     ids = subject.tokens(1, limit - subject.facts.first)
@@ -65,42 +68,34 @@ def full_mask(subject: Subject) -> Measurement:
 
 @check(
     "length.short",
-    "Texts of one to five tokens are read as in a batch and as the beginnings of longer ones.",
     "an axis of length 1 that is dropped or broadcast",
     uses=("one text after another", "batches"),
 )
-def short(subject: Subject) -> Measurement:
-    """Every length from one to five: a row alone against two rows, and, if causal, against the longer text."""
+def short(subject: Subject) -> Iterator[Measurement]:
+    """Texts of one to five tokens are read as in a batch and as the beginnings of longer ones."""
     ids = subject.tokens(2, 12)
     whole = subject.logits(ids)
-    effects = []
     for length in range(1, 6):
         alone, both = subject.logits(ids[:1, :length]), subject.logits(ids[:, :length])
-        effects.append(Measurement(difference(both[:1], alone), f"{length} tokens, in a batch of two"))
+        yield Measurement(difference(both[:1], alone), f"{length} tokens, in a batch of two")
         if subject.causal and subject.aligned:
-            effects.append(Measurement(difference(both, whole[:, :length]), f"{length} tokens of 12"))
-    return largest(*effects)
+            yield Measurement(difference(both, whole[:, :length]), f"{length} tokens of 12")
 
 
-@check(
-    "size.odd",
-    "An odd head size works, or is refused with a message that says why.",
-    "a rotation one column short",
-    huggingface=True,
-    uses=("a changed configuration",),
-)
+@check("size.odd", "a rotation one column short", huggingface=True, uses=("a changed configuration",))
 def odd(subject: Subject) -> Measurement:
-    """head_dim 15 in place of 16."""
+    """An odd head size works, or is refused with a message that says why."""
     module: Any = subject.module
-    if not getattr(subject.adapter, "shrunk", False):
+    adapter: Any = subject.adapter
+    if not getattr(adapter, "shrunk", False):
         raise Inapplicable("rebuilds the model: only with --tiny")
     raw = copy.deepcopy(module.config.to_dict())
     if not isinstance(raw.get("head_dim"), int) or "RoPE" not in subject.facts.scheme:
         raise Inapplicable("no head_dim to set, or nothing rotated")
     raw["head_dim"] = 15
     try:
-        model = build_model(type(module.config).from_dict(raw), subject.adapter.task, cls=type(module))  # type: ignore
-        type(subject.adapter)(model, subject.adapter.task).logits(subject.tokens(1, 8))  # type: ignore
+        model = build_model(type(module.config).from_dict(raw), adapter.task, cls=type(module))
+        put_in(subject, model).adapter.logits(subject.tokens(1, 8))
     except Exception as fault:  # whatever is raised is what is judged
         message = " ".join(str(fault).split())[:120]
         clear = bool(re.search(r"\b(odd|even|divisible|head_dim|multiple)\b", message))
@@ -108,7 +103,7 @@ def odd(subject: Subject) -> Measurement:
     return Measurement(0.0, "works")
 
 
-def _limit(subject: Subject) -> int:
+def _get_limit(subject: Subject) -> int:
     limit = subject.facts.limit
     if limit is None:
         raise Inapplicable("the model claims no length")
@@ -129,85 +124,87 @@ def repeated(subject: Subject) -> str:
         return ""
     twin = subject.copy_model(subject.seed, subject.dtype) if subject.module else subject
     try:
-        near, other, far = (_at(twin, place) for place in (4, 7, limit + 4))
+        near, other, far = [_read_at(twin, place) for place in (4, 7, limit + 4)]
         if difference(other, near) <= TOLERANCE:
             return ""
         if difference(far, near) <= TOLERANCE:
             return ", its places begin again from the first"
-        stays = subject.facts.absolute and difference(far, _at(twin, limit - 1)) <= TOLERANCE
+        stays = subject.facts.absolute and difference(far, _read_at(twin, limit - 1)) <= TOLERANCE
         return ", all its places there are the last" if stays else ""
     except Exception:  # it reads such a text, but not such places
         return ""
 
 
-def _at(subject: Subject, place: int) -> Tensor:
-    """The logits of a token at ``place`` behind one at the first; in a cache, so that the gap is no border."""
+def _read_at(subject: Subject, place: int) -> Tensor:
+    """Return the logits [4, V] of a token at ``place`` behind one at the first."""
     ids = subject.tokens(4, 2)
     positions = torch.tensor([[0, place]], device=ids.device).expand(4, -1) + subject.facts.first
-    cache = subject.adapter.new_cache() if subject.takes("cache") else None  # type: ignore[attr-defined]
-    return subject.logits(ids, positions=positions, cache=cache)[:, -1]
+    return read_across_gaps(subject, ids, positions)[:, -1]
 
 
-def _tried(subject: Subject, length: int) -> tuple[str, str | None]:
+def _try_length(subject: Subject, length: int) -> tuple[str, str | None]:
     """What was read on a fresh copy, and what that raised: a text of that length, of a very long one its last place."""
     twin = subject.copy_model(subject.seed, subject.dtype) if subject.module else subject
     far = length > _LARGEST + 8
     read = f"a token at {length - 1}" if far else f"{length} tokens"
     try:
-        _at(twin, length - 1 - subject.facts.first) if far else twin.logits(twin.tokens(1, length))
+        _read_at(twin, length - 1 - subject.facts.first) if far else twin.logits(twin.tokens(1, length))
     except Exception as fault:  # whatever is raised is what is judged
         return read, " ".join(str(fault).split())[:120] or type(fault).__name__
     return read, None
 
 
-_SHORT, _MEDIUM, _LONG = 12, 44, 96
-_MOST = 2048  # the longest original length on whose other side a text is read
-_STEPS = 4
+@check("state.short", "a table or an offset kept from the last call", uses=("one text after another",))
+def short_after_long(subject: Subject) -> Iterator[Measurement]:
+    """A long text changes nothing for a short one after it."""
+    return _compare_after_long(subject, _SHORT)
 
 
-@check(
-    "state.short",
-    "A long text changes nothing for a short_after_long one after it.",
-    "a table or an offset kept from the last call",
-    uses=("one text after another",),
-)
-def short_after_long(subject: Subject) -> Measurement:
-    """Read a short_after_long text before and after a long one."""
-    return _after_long(subject, _SHORT)
+@check("state.medium", "frequencies stretched for a long text and never drawn back", uses=("one text after another",))
+def medium_after_long(subject: Subject) -> Iterator[Measurement]:
+    """A long text changes nothing for a medium one after it."""
+    return _compare_after_long(subject, _MEDIUM)
 
 
-@check(
-    "state.medium",
-    "A long text changes nothing for a medium_after_long one after it.",
-    "frequencies stretched for a long text and never drawn back",
-    uses=("one text after another",),
-)
-def medium_after_long(subject: Subject) -> Measurement:
-    """Do the same with a text beyond the original length of the scaling, where there is one."""
-    return _after_long(subject, _MEDIUM)
+def _compare_after_long(subject: Subject, length: int) -> Iterator[Measurement]:
+    """Read texts before and after a longer one; those of medium length at and beyond the original length, if any."""
+    # Beyond the claimed length only where angles can be computed for any position.
+    limit, bounded = subject.facts.limit, subject.facts.absolute or "RoPE" not in subject.facts.scheme
+    longest = min(_LONG, limit - 4 - subject.facts.first) if limit and bounded else _LONG
+    original, lengths = _find_original_length(subject), [length]
+    if original is not None and original <= _LARGEST:
+        longest = max(longest, 2 * original)
+        lengths = [length] if length == _SHORT else [original - _STEPS, original, original * 5 // 4]
+    if longest < 2 * _SHORT:
+        raise Inapplicable(f"the model reads only {longest} tokens")
+    for count in lengths:
+        ids = subject.tokens(1, min(count, longest - _STEPS))
+        before = subject.logits(ids)
+        subject.logits(subject.tokens(1, longest, salt=2))
+        size = difference(subject.logits(ids), before)
+        yield Measurement(size, f"{ids.shape[1]} tokens after {longest}", tokens=longest)
+        subject = subject.copy_untouched()
 
 
 @check(
     "cache.across",
-    "Decoding with a cache across the model's original length equals one pass.",
     "frequencies that change there, while the keys in the cache keep the old ones",
     uses=("cached decoding",),
     needs=("cache",),
     causal=True,
 )
 def across(subject: Subject) -> Measurement:
-    """Read a prompt that ends before the original length, and single tokens beyond it."""
+    """Decoding with a cache across the model's original length equals one pass."""
     original = _find_original_length(subject)
     if original is None:
         raise Inapplicable("no original length in the configuration that a text could cross")
-    if original > _MOST:
-        raise Inapplicable(f"its original length is {original:,} tokens: texts up to {_MOST:,} are tried here")
+    if original > _LARGEST:
+        raise Inapplicable(f"its original length is {original:,} tokens: texts up to {_LARGEST:,} are tried here")
     ids = subject.tokens(1, original + _STEPS)
-    cache = subject.adapter.new_cache()  # type: ignore[attr-defined]
-    stops = [0, original - _STEPS, *range(original - _STEPS + 1, ids.shape[1] + 1)]
-    actual = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise(stops)]
-    size = difference(torch.cat(actual, 1), subject.logits(ids))
-    return Measurement(size, f"single tokens across {original:,}", tokens=ids.shape[1])
+    actual = read_in_pieces(subject, ids, range(original - _STEPS, ids.shape[1] + 1))
+    return Measurement(
+        difference(actual, subject.logits(ids)), f"single tokens across {original:,}", tokens=ids.shape[1]
+    )
 
 
 def _find_original_length(subject: Subject) -> int | None:
@@ -219,30 +216,3 @@ def _find_original_length(subject: Subject) -> int | None:
     lengths.append(getattr(config, "original_max_position_embeddings", None))
     lengths += [subject.facts.limit] if subject.facts.stretches else []
     return min((length for length in lengths if isinstance(length, int) and length > _STEPS), default=None)
-
-
-def _after_long(subject: Subject, length: int) -> Measurement:
-    """Read texts before and after a longer one; medium_after_long ones at and beyond the original length, if any."""
-    longest, original = _longest(subject), _find_original_length(subject)
-    lengths = [length]
-    if original is not None and original <= _MOST:
-        longest = max(longest, 2 * original)
-        lengths = [length] if length == _SHORT else [original - _STEPS, original, original * 5 // 4]
-    if longest < 2 * _SHORT:
-        raise Inapplicable(f"the model reads only {longest} tokens")
-    effects = []
-    for count in lengths:
-        ids = subject.tokens(1, min(count, longest - _STEPS))
-        before = subject.logits(ids)
-        subject.logits(subject.tokens(1, longest, salt=2))
-        size = difference(subject.logits(ids), before)
-        effects.append(Measurement(size, f"{ids.shape[1]} tokens after {longest}", tokens=longest))
-        subject = subject.copy_untouched()
-    return largest(*effects)
-
-
-def _longest(subject: Subject) -> int:
-    """Beyond the claimed length only where angles can be computed for any position."""
-    limit = subject.facts.limit
-    bounded = subject.facts.absolute or "RoPE" not in subject.facts.scheme
-    return min(_LONG, limit - 4 - subject.facts.first) if limit and bounded else _LONG

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import re
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
+from clockhands.checking.checks.check import (
+    Inapplicable,
+    Measurement,
+    check,
+    difference,
+    read_across_gaps,
+    refusals,
+)
 from clockhands.checking.models.subject import Subject, copy_sharing, copy_without_weights, is_large, reload
 from clockhands.models.streaming import is_streamed
 
@@ -20,6 +29,10 @@ _ANGLES = re.compile(
 )
 _FAR = 4000  # where bfloat16 tells apart only every sixteenth position
 _ROW = 16  # tokens of a text, which begins at different positions
+_LONG = 512
+_LOADED, _CAST, _AUTOCAST = "bf16 by from_pretrained", "bf16 by .to()", "bf16 by autocast"
+_precision_check = partial(check, needs=("module",))
+_distance_check = partial(check, needs=("module", "positions"), precise=False)
 
 
 def angle_tables(module: nn.Module) -> dict[str, Tensor]:
@@ -27,37 +40,34 @@ def angle_tables(module: nn.Module) -> dict[str, Tensor]:
     return {name: t for name, t in module.named_buffers() if _ANGLES.search(name) and t.is_floating_point()}
 
 
-@check(
-    "precision.to",
-    "model.to(bfloat16) keeps the angle tables, or loses nothing by rounding them.",
-    "inv_freq rounded by a cast",
-    needs=("module",),
-    uses=("bf16 by .to()",),
-)
+@_precision_check("precision.to", "inv_freq rounded by a cast", uses=(_CAST,))
 def cast(subject: Subject) -> Measurement:
-    """Only the tables are rounded; everything else stays in full precision."""
-    tables = _tables(subject)
-    low = copy_without_weights(subject.module).to(torch.bfloat16)  # type: ignore[arg-type]
-    rounded = {n: t for n, t in angle_tables(low).items() if n in tables and t.dtype == torch.bfloat16}
+    """model.to(bfloat16) keeps the angle tables, or loses nothing by rounding them.
+
+    Only the tables are rounded; everything else stays in full precision.
+    """
+    tables = _require_tables(subject)
+    low = copy_without_weights(subject.get_module()).to(torch.bfloat16)
+    rounded = {name: t for name, t in angle_tables(low).items() if name in tables and t.dtype == torch.bfloat16}
     if not rounded:
         return Measurement(0.0, "the tables keep their precision")
-    size = _effect_of(subject, rounded)
-    note = f"{_names(rounded)} becomes bfloat16; logits at distance {_far(subject)} move"
-    return Measurement(size, note, floor=_rounding(subject, tables))
+    size, floor = _measure_tables(subject, rounded), None
+    if not is_large(subject.adapter):  # how far bfloat16 with exact tables moves the same logits
+        exact = subject.copy_model(subject.seed, torch.bfloat16)
+        _restore(exact.get_module(), tables)
+        with contextlib.suppress(RuntimeError):  # of mixed precisions
+            floor = difference(_read_apart(exact), _read_apart(subject))
+    note = f"{_name(rounded)} becomes bfloat16; logits at distance {_get_far(subject)} move"
+    return Measurement(size, note, floor=floor)
 
 
-@check(
-    "precision.load",
-    "from_pretrained(dtype=bfloat16) keeps the angle tables in float32.",
-    "inv_freq rounded while loading",
-    huggingface=True,
-    needs=("module",),
-    uses=("bf16 by from_pretrained",),
-)
+@_precision_check("precision.load", "inv_freq rounded while loading", huggingface=True, uses=(_LOADED,))
 def load(subject: Subject) -> Measurement:
-    """Load in bfloat16: a checkpoint from where it came, any other model from a copy saved in float32."""
-    large = _large(subject)
-    tables = _tables(subject)
+    """from_pretrained(dtype=bfloat16) keeps the angle tables in float32.
+
+    A checkpoint is loaded from where it came, any other model from a copy saved in float32.
+    """
+    large, tables = _require_files(subject), _require_tables(subject)
     module: Any = subject.module
     source = getattr(subject.adapter, "source", None)
     with contextlib.ExitStack() as stack:
@@ -69,40 +79,54 @@ def load(subject: Subject) -> Measurement:
     wrong = {n: t for n, t in kept.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:
         return Measurement(0.0, "the tables keep their precision")
-    return Measurement(_effect_of(subject, wrong), f"{_names(wrong)} rounded; logits at distance {_far(subject)} move")
+    note = f"{_name(wrong)} rounded; logits at distance {_get_far(subject)} move"
+    return Measurement(_measure_tables(subject, wrong), note)
 
 
-@check(
-    "precision.distance",
-    "In bfloat16 the error of the logits does not grow with the position.",
-    "angles or positions computed in low precision",
-    needs=("module", "positions"),
-    precise=False,
-    uses=("bf16 by from_pretrained", "bf16 by .to()"),
-)
+@_distance_check("precision.distance", "angles or positions computed in low precision", uses=(_LOADED, _CAST))
 def distance(subject: Subject) -> Measurement:
-    """Measure the mean error of a bfloat16 copy, with exact tables where it has any: near, far, at the claimed end."""
+    """In bfloat16 the error of the logits does not grow with the position.
+
+    Of a bfloat16 copy, with exact tables where it has any: near, far, and at the claimed end.
+    """
     if subject.facts.absolute:
         raise Inapplicable("no angles that could grow")
-    _large(subject)
+    _require_files(subject)
     twin = subject.copy_model(subject.seed, torch.float32)
-    exact = angle_tables(twin.module)  # type: ignore[arg-type]
-    end = _far(subject) - _ROW
+    exact = angle_tables(twin.get_module())
+    end = _get_far(subject) - _ROW
     starts = (0, _FAR, end) if end > _FAR else (0, _FAR)
-    exactly = [_row(twin, start) for start in starts]
+    wanted = [_read_row(twin, start) for start in starts]
     low = subject.copy_model(subject.seed, torch.bfloat16)
-    _restore(low.module, exact)  # type: ignore[arg-type]
-    try:
-        errors = [_mean(_row(low, start), full) for start, full in zip(starts, exactly, strict=True)]
-    except RuntimeError as fault:
-        raise Inapplicable(f"does not run in bfloat16 beside exact tables: {str(fault)[:80]}") from fault
-    worst = max(errors[1:])
-    grown = worst > 3 * errors[0] + 0.02
-    rest = ", ".join(f"{error:.2g} at {start}" for error, start in zip(errors[1:], starts[1:], strict=True))
-    return Measurement(worst if grown else 0.0, f"mean error {errors[0]:.2g} near, {rest}")
+    _restore(low.get_module(), exact)
+    with refusals("does not run in bfloat16 beside exact tables", RuntimeError):
+        actual = [_read_row(low, start) for start in starts]
+    return _compare_errors(actual, wanted, starts)
 
 
-def _large(subject: Subject) -> bool:
+@_distance_check("precision.autocast", "angles made by a product that autocast rounds", uses=(_AUTOCAST,))
+def autocast(subject: Subject) -> Measurement:
+    """Under autocast the error of the logits does not grow with the position.
+
+    Whatever makes the angles, near position 0 and far away.
+    """
+    if subject.facts.absolute:
+        raise Inapplicable("no angles that could grow")
+    starts = (0, max(_FAR, (subject.facts.limit or 0) - _ROW))
+    wanted = [_read_row(subject, start) for start in starts]
+    with torch.autocast(wanted[0].device.type, dtype=torch.bfloat16):
+        actual = [_read_row(subject, start) for start in starts]
+    return _compare_errors(actual, wanted, starts)
+
+
+def _compare_errors(actual: Sequence[Tensor], wanted: Sequence[Tensor], starts: Sequence[int]) -> Measurement:
+    """Return the worst mean error beyond the first start, as 0 where it is hardly above that at the first."""
+    near, *far = [_measure_mean(row, exact) for row, exact in zip(actual, wanted, strict=True)]
+    rest = ", ".join(f"{error:.2g} at {start}" for error, start in zip(far, starts[1:], strict=True))
+    return Measurement(max(far) if max(far) > 3 * near + 0.02 else 0.0, f"mean error {near:.2g} near, {rest}")
+
+
+def _require_files(subject: Subject) -> bool:
     """Whether another precision must be streamed from files. Raises Inapplicable if there are none."""
     large = is_large(subject.adapter)
     if large and getattr(subject.adapter, "source", None) is None:
@@ -110,57 +134,41 @@ def _large(subject: Subject) -> bool:
     return large
 
 
-def _tables(subject: Subject) -> dict[str, Tensor]:
-    tables = angle_tables(subject.module)  # type: ignore[arg-type]
+def _require_tables(subject: Subject) -> dict[str, Tensor]:
+    tables = angle_tables(subject.get_module())
     if not tables:
         raise Inapplicable("no table of angles")
     return tables
 
 
-def _far(subject: Subject) -> int:
+def _get_far(subject: Subject) -> int:
     return max(_FAR, subject.facts.limit or 0) if not subject.facts.absolute else (subject.facts.limit or 32) - 1
 
 
-def _effect_of(subject: Subject, tables: dict[str, Tensor]) -> float:
-    """How far the logits move when only these tables take other values, for tokens far apart."""
+def _measure_tables(subject: Subject, tables: dict[str, Tensor]) -> float:
+    """Return how far the logits move when only these tables take other values, for tokens far apart."""
     twin = copy_sharing(subject.adapter)
-    module: nn.Module = twin.module
-    _restore(module, {name: t.to(dict(module.named_buffers())[name].dtype) for name, t in tables.items()})
-    before = _apart(subject)
-    subject_of_twin = copy.copy(subject)
-    subject_of_twin.adapter = twin
-    return difference(_apart(subject_of_twin), before)
+    buffers = dict(twin.module.named_buffers())
+    _restore(twin.module, {name: table.to(buffers[name].dtype) for name, table in tables.items()})
+    before = _read_apart(subject)
+    return difference(_read_apart(replace(subject, adapter=twin)), before)
 
 
-def _rounding(subject: Subject, exact: dict[str, Tensor]) -> float | None:
-    """How far bfloat16 with exact tables moves the same logits; None where it does not run."""
-    if is_large(subject.adapter):
-        return None
-    low = subject.copy_model(subject.seed, torch.bfloat16)
-    _restore(low.module, exact)  # type: ignore[arg-type]
-    try:
-        return difference(_apart(low), _apart(subject))
-    except RuntimeError:  # of mixed precisions
-        return None
-
-
-def _apart(subject: Subject) -> Tensor:
-    """Logits of sixteen tokens, half of them far away; through a cache, so that the gap is no border."""
+def _read_apart(subject: Subject) -> Tensor:
+    """Return logits of sixteen tokens, half of them far away."""
     ids = subject.tokens(1, 16)
     if not subject.takes("positions"):
         return subject.logits(ids)
     line = torch.arange(8, device=ids.device)
-    positions = torch.cat([line, line + _far(subject) - 8])[None]
-    cache = subject.adapter.new_cache() if subject.takes("cache") else None  # type: ignore[attr-defined]
-    return subject.logits(ids, positions=positions, cache=cache)
+    return read_across_gaps(subject, ids, torch.cat([line, line + _get_far(subject) - 8])[None])
 
 
-def _row(subject: Subject, start: int) -> Tensor:
+def _read_row(subject: Subject, start: int) -> Tensor:
     ids = subject.tokens(4, _ROW)
     return subject.logits(ids, positions=subject.arange(4, _ROW, start)).float()
 
 
-def _mean(actual: Tensor, wanted: Tensor) -> float:
+def _measure_mean(actual: Tensor, wanted: Tensor) -> float:
     return ((actual - wanted).abs().mean() / wanted.std()).item()
 
 
@@ -170,47 +178,18 @@ def _restore(module: nn.Module, tables: dict[str, Tensor]) -> None:
         module.get_submodule(parent)._buffers[last] = table.clone()
 
 
-def _names(tables: dict[str, Tensor]) -> str:
+def _name(tables: dict[str, Tensor]) -> str:
     return ", ".join(sorted({name.rpartition(".")[2] for name in tables}))
 
 
-_LONG = 512
-
-
-@check(
-    "precision.autocast",
-    "Under autocast the error of the logits does not grow with the position.",
-    "angles made by a product that autocast rounds",
-    uses=("bf16 by autocast",),
-    needs=("module", "positions"),
-    precise=False,
-)
-def autocast(subject: Subject) -> Measurement:
-    """Measure the mean error of bfloat16 autocast near position 0 and far away, whatever makes the angles."""
-    if subject.facts.absolute:
-        raise Inapplicable("no angles that could grow")
-    ids, far = subject.tokens(4, _ROW), max(_FAR, (subject.facts.limit or 0) - _ROW)
-    errors = []
-    for start in (0, far):
-        positions = subject.arange(4, _ROW, start)
-        exact = _read(subject, ids, positions)
-        with torch.autocast(ids.device.type, dtype=torch.bfloat16):
-            low = _read(subject, ids, positions)
-        errors.append(_mean(low, exact))
-    grown = errors[1] > 3 * errors[0] + 0.02
-    return Measurement(errors[1] if grown else 0.0, f"mean error {errors[0]:.2g} near, {errors[1]:.2g} at {far}")
-
-
-@check(
+@_precision_check(
     "precision.long",
-    "In bfloat16 the error of the logits does not grow along the text.",
     "positions, angles or biases counted in low precision",
-    uses=("bf16 by from_pretrained", "bf16 by .to()"),
-    needs=("module",),
     precise=False,
+    uses=(_LOADED, _CAST),
 )
 def long(subject: Subject) -> Measurement:
-    """Measure the mean error of a bfloat16 copy at the beginning of a text and at its end."""
+    """In bfloat16 the error of the logits does not grow along the text."""
     if is_large(subject.adapter) or not subject.aligned:
         raise Inapplicable("too large for a second copy" if subject.aligned else "about token-wise outputs")
     length = min(_LONG, subject.facts.limit or _LONG)
@@ -219,24 +198,23 @@ def long(subject: Subject) -> Measurement:
     ids = subject.tokens(1, length - subject.facts.first)
     exact = subject.logits(ids).float()
     low = subject.copy_model(subject.seed, torch.bfloat16)
-    try:
+    with refusals("does not run in bfloat16", RuntimeError):
         rounded = low.logits(ids).float()
-    except RuntimeError as fault:
-        raise Inapplicable(f"does not run in bfloat16: {str(fault)[:80]}") from fault
-    near, end = (_mean(rounded[:, part], exact[:, part]) for part in (slice(0, 32), slice(-32, None)))
+    near, end = [_measure_mean(rounded[:, part], exact[:, part]) for part in (slice(0, 32), slice(-32, None))]
     return Measurement(end if end > 3 * near + 0.1 else 0.0, f"mean error {near:.2g} at first, {end:.2g} at {length}")
 
 
-@check(
+@_precision_check(
     "precision.order",
-    "What ran in bfloat16 before changes nothing in the model's own precision.",
     "a table that is kept in the precision of the first call",
-    uses=("bf16 by .to()", "bf16 by autocast"),
-    needs=("module",),
     precise=False,
+    uses=(_CAST, _AUTOCAST),
 )
 def order(subject: Subject) -> Measurement:
-    """Cast a copy down, run it, cast it back, give it its weights again: what it computes is that of a fresh one."""
+    """What ran in bfloat16 before changes nothing in the model's own precision.
+
+    A copy is cast down, run, cast back and given its weights again: it must compute what a fresh one does.
+    """
     original = subject.get_module()
     if is_large(subject.adapter) or is_streamed(original):
         raise Inapplicable("too large for a second copy")
@@ -244,28 +222,15 @@ def order(subject: Subject) -> Measurement:
     before = subject.copy_untouched().logits(ids)
     twin = subject.copy_model(subject.seed, torch.bfloat16)
     module = twin.get_module()
-    try:
+    with refusals("does not run in bfloat16", RuntimeError):
         twin.logits(ids)
-    except RuntimeError as fault:
-        raise Inapplicable(f"does not run in bfloat16: {str(fault)[:80]}") from fault
     module.to(subject.dtype)
-    state = {name: (module, tensor) for name, tensor in module.named_parameters()}
+    parameters = dict(module.named_parameters())
     with torch.no_grad():
         for name, parameter in original.named_parameters():
-            state[name][1].copy_(parameter)
-    _restore_buffers(module, original)
+            parameters[name].copy_(parameter)
+    # A buffer that a cast rounds is the matter of precision.to; one of another shape was made by the call.
+    buffers = dict(module.named_buffers())
+    kept = {n: b for n, b in original.named_buffers() if n in buffers and buffers[n].shape == b.shape}
+    _restore(module, kept)
     return Measurement(difference(twin.logits(ids), before))
-
-
-def _restore_buffers(module: torch.nn.Module, original: torch.nn.Module) -> None:
-    """A buffer that a cast rounds is the matter of precision.to; one of another shape was made by the call."""
-    for name, buffer in original.named_buffers():
-        parent, _, last = name.rpartition(".")
-        owner = module.get_submodule(parent)
-        kept = owner._buffers.get(last)
-        if kept is not None and kept.shape == buffer.shape:
-            owner._buffers[last] = buffer.clone()
-
-
-def _read(subject: Subject, ids: Tensor, positions: Tensor) -> Tensor:
-    return subject.logits(ids, positions=positions).float()

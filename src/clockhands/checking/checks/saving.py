@@ -3,74 +3,61 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, put_in, refusals
 from clockhands.checking.models.adapter import device_of
 from clockhands.checking.models.subject import Subject, is_large, reload
 from clockhands.models.facts import list_arguments
 from clockhands.models.streaming import is_streamed
 
 _SHARD = "256MB"  # streamed weights are in memory while their shard is written
+_loading_check = partial(check, uses=("saving and loading",))
 
 
-@check(
-    "load.round_trip",
-    "Saved and loaded, the model gives the same logits.",
-    "a buffer that is neither saved nor made again",
-    huggingface=True,
-    uses=("saving and loading",),
-)
+@_loading_check("load.round_trip", "a buffer that is neither saved nor made again", huggingface=True)
 def round_trip(subject: Subject) -> Measurement:
-    """Save with save_pretrained and load with from_pretrained, which builds on the meta device."""
+    """Saved and loaded, the model gives the same logits."""
     module: Any = subject.module
     dtype = next(module.parameters()).dtype
     with tempfile.TemporaryDirectory() as folder:
-        _room(module, folder)
+        _require_room(module, folder)
         module.save_pretrained(folder, max_shard_size=_SHARD)
         loaded = reload(module, folder, dtype, streamed=is_large(subject.adapter))
-        if hasattr(loaded, "set_experts_implementation"):
-            loaded.set_experts_implementation("eager")
-        adapter: Any = subject.adapter
-        twin = dataclasses.replace(subject, adapter=type(adapter)(loaded, adapter.task))
-        ids = subject.tokens(1, 24)
-        return Measurement(difference(twin.logits(ids), subject.logits(ids)))
+        return _compare_with(subject, loaded)
 
 
-@check(
-    "load.config",
-    "After saving, the class and the configuration of the model give the same model.",
-    "a configuration that saving changes",
-    uses=("saving and loading",),
-    huggingface=True,
-)
+def _compare_with(subject: Subject, model: Any) -> Measurement:
+    """Compare with another model of transformers on one text."""
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")
+    ids = subject.tokens(1, 24)
+    return Measurement(difference(put_in(subject, model).logits(ids), subject.logits(ids)))
+
+
+@_loading_check("load.config", "a configuration that saving changes", huggingface=True)
 def config(subject: Subject) -> Measurement:
-    """Save, build ``type(model)(model.config)``, and give it the weights."""
-    if is_large(subject.adapter) or is_streamed(subject.module):  # type: ignore[arg-type]
+    """After saving, the class and the configuration of the model give the same model."""
+    if is_large(subject.adapter) or is_streamed(subject.get_module()):
         raise Inapplicable("too large for a second copy")
     twin = subject.copy_untouched()
     module: Any = twin.module
     with tempfile.TemporaryDirectory() as folder:
-        _room(module, folder)
+        _require_room(module, folder)
         module.save_pretrained(folder)
     again = type(module)(copy.deepcopy(module.config)).to(device_of(subject.adapter), subject.dtype).eval()
     again.load_state_dict(module.state_dict())
-    if hasattr(again, "set_experts_implementation"):
-        again.set_experts_implementation("eager")
-    adapter: Any = subject.adapter
-    ids = subject.tokens(1, 24)
-    rebuilt = dataclasses.replace(subject, adapter=type(adapter)(again, adapter.task))
-    return Measurement(difference(rebuilt.logits(ids), subject.logits(ids)))
+    return _compare_with(subject, again)
 
 
-def _room(module: nn.Module, folder: str) -> None:
+def _require_room(module: nn.Module, folder: str) -> None:
     """Raises Inapplicable if a second set of files has no room."""
     needed = sum(p.numel() * p.element_size() for p in module.parameters())
     free = shutil.disk_usage(folder).free
@@ -78,15 +65,12 @@ def _room(module: nn.Module, folder: str) -> None:
         raise Inapplicable(f"{needed / 1e9:.1f} GB to be written, {free / 1e9:.1f} GB free in {Path(folder).parent}")
 
 
-@check(
-    "load.meta",
-    "Built without storage and filled from its state dict, the model gives the same logits.",
-    "a non-persistent buffer left uninitialised",
-    needs=("module",),
-    uses=("saving and loading",),
-)
+@_loading_check("load.meta", "a non-persistent buffer left uninitialised", needs=("module",))
 def meta(subject: Subject) -> Measurement:
-    """Build with the adapter's own ``fresh()`` on the meta device, as large models are loaded in plain PyTorch."""
+    """Built without storage and filled from its state dict, the model gives the same logits.
+
+    The adapter's own ``fresh()`` builds it on the meta device, as large models are loaded in plain PyTorch.
+    """
     fresh = getattr(subject.adapter, "fresh", None)
     if fresh is None:
         raise Inapplicable("the adapter has no fresh()")
@@ -98,22 +82,18 @@ def meta(subject: Subject) -> Measurement:
         torch.nn.init.constant_(parameter, 0.37) if parameter.is_floating_point() else parameter.zero_()
     for part in module.modules():
         getattr(part, "reset_buffers", lambda: None)()
-    original = subject.module
-    module.load_state_dict(original.state_dict())  # type: ignore[union-attr]
-    module.to(next(original.parameters()).dtype).eval()  # type: ignore[union-attr]
+    module.load_state_dict(subject.get_module().state_dict())
+    module.to(next(subject.get_module().parameters()).dtype).eval()
     ids = subject.tokens(1, 24)
     return Measurement(difference(twin.logits(ids), subject.logits(ids)))
 
 
-@check(
-    "load.state",
-    "Reading a long text leaves the state dict as it was.",
-    "a table that grows and is saved grown",
-    needs=("module",),
-    uses=("saving and loading",),
-)
+@_loading_check("load.state", "a table that grows and is saved grown", needs=("module",))
 def state(subject: Subject) -> Measurement:
-    """Compare names and shapes before and after the longest text that the model claims to read."""
+    """Reading a long text leaves the state dict as it was.
+
+    Names and shapes are compared, with the longest text that the model claims to read.
+    """
     twin = subject.copy_model(subject.seed, subject.dtype)
     module = twin.get_module()
     before = {name: tuple(t.shape) for name, t in module.state_dict().items()}
@@ -124,16 +104,11 @@ def state(subject: Subject) -> Measurement:
     return Measurement(float(bool(changed)), f"changed: {', '.join(changed[:3])}" if changed else "")
 
 
-@check(
-    "inputs.embeds",
-    "inputs_embeds of the model's own embedding give what the ids give.",
-    "positions that are made from ids alone",
-    uses=("inputs_embeds",),
-    huggingface=True,
-)
+@check("inputs.embeds", "positions that are made from ids alone", uses=("inputs_embeds",), huggingface=True)
 def embeds(subject: Subject) -> Measurement:
-    """Look the tokens up by hand, with the embedding that the model gives out."""
-    module, adapter = _parts(subject)
+    """inputs_embeds of the model's own embedding give what the ids give."""
+    module: Any = subject.module
+    adapter: Any = subject.adapter
     table = module.get_input_embeddings()
     if adapter.task == "seq2seq":
         raise Inapplicable("of an encoder-decoder encoder_outputs are compared")
@@ -144,26 +119,22 @@ def embeds(subject: Subject) -> Measurement:
         vectors = table(ids)
         if not isinstance(vectors, torch.Tensor):
             raise Inapplicable("the embedding of the model gives more than vectors")
-        try:
+        with refusals("the model refuses", ValueError, about="input_ids", most=160):
             output = module(inputs_embeds=vectors, **({"use_cache": False} if adapter.cache_name else {}))
-        except ValueError as fault:
-            if "input_ids" not in str(fault):
-                raise
-            raise Inapplicable(f"the model refuses: {' '.join(str(fault).split())[:160]}") from fault
     logits = output.logits if "logits" in output else output.last_hidden_state
     return Measurement(difference(logits[:, -ids.shape[1] :], subject.logits(ids)))
 
 
 @check(
     "inputs.encoder_outputs",
-    "A source that was encoded before gives what its ids give.",
     "a mask or a bias that is made from the source's ids",
     uses=("encoder_outputs",),
     huggingface=True,
 )
 def encoder_outputs(subject: Subject) -> Measurement:
-    """Encode the source with the model's encoder, and pass what it returns to the whole model."""
-    module, adapter = _parts(subject)
+    """A source that was encoded before gives what its ids give."""
+    module: Any = subject.module
+    adapter: Any = subject.adapter
     if adapter.task != "seq2seq" or not subject.aligned:
         raise Inapplicable("about encoder-decoders")
     ids = subject.tokens(2, 12)
@@ -172,7 +143,3 @@ def encoder_outputs(subject: Subject) -> Measurement:
         encoded = module.get_encoder()(input_ids=source)
         output = module(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=False)
     return Measurement(difference(output.logits, subject.logits(ids)))
-
-
-def _parts(subject: Subject) -> tuple[Any, Any]:
-    return subject.module, subject.adapter

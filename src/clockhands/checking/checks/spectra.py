@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check
 from clockhands.checking.fitting.reading import find_entries, read
 from clockhands.checking.fitting.rotation import fit_rotation, fit_speeds
 from clockhands.checking.fitting.words import find_sinusoids
@@ -22,22 +23,23 @@ _ALIKE = 0.01  # radians, and a tenth of what is between neighbours: places as n
 
 @check(
     "spectrum.apart",
-    "The frequencies of a rotation or a sinusoid tell all places of the claimed length apart.",
     "one frequency for all pairs; frequencies of zero or of whole turns; a base by which no pair turns",
     needs=("module",),
     uses=("one text after another",),
 )
-def apart(subject: Subject) -> Measurement:
-    """Read what a few tokens are at each place: how far each pair turns from one to the next."""
+def apart(subject: Subject) -> Iterator[Measurement]:
+    """The frequencies of a rotation or a sinusoid tell all places of the claimed length apart.
+
+    It is read what a few tokens are at each place: how far each pair turns from one to the next.
+    """
     if not subject.aligned:
         raise Inapplicable("about token-wise outputs")
-    effects, remarks = [], []
+    remarks: list[str] = []
     for speeds in _find_spectra(subject):
         fault = _find_fault(speeds, subject.facts.limit or _PLACES)
         still = int((speeds.abs() <= _STILL).sum())
         remarks += [f"{still} of {len(speeds)} pairs stand still: they carry content alone"] if still else []
-        effects.append(Measurement(float(not fault), fault, wanted=True, remark="; ".join(dict.fromkeys(remarks))))
-    return largest(*effects)
+        yield Measurement(float(not fault), fault, wanted=True, remark="; ".join(dict.fromkeys(remarks)))
 
 
 def _find_fault(speeds_C: Tensor, length: int) -> str:
