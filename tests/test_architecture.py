@@ -54,7 +54,6 @@ CHANGED = {
     "inspection/reading/reading.py": 1,
     "inspection/reading/capture.py": 1,
     "models/subject.py": 1,
-    "models/huggingface_subject.py": 1,
     "models/clockhands_subject.py": 1,
     "checking/models/subject.py": 1,
     "checking/runtimes/llama_cpp.py": 1,

@@ -17,52 +17,27 @@ from clockhands.model.stack import SideSchemes, Stack
 from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
 from clockhands.models.facts import describe_mechanisms
-from clockhands.models.input_table import Tables, pad_side_by_side
+from clockhands.models.input_table import Tables
 from clockhands.models.subject import Side, Subject, choose_side
 from clockhands.schemes import Declares, Scheme
 from clockhands.shapes import Tensor
 
 _COMPUTED_ROWS = 512
 """Position vectors that are computed of a scheme: more where windows are longer, fewer where it has fewer positions."""
+_COMBINED = {"add": "added to", "concatenate": "concatenated with", "project": "joined by a projection with"}
 
 
 @dataclass
 class ClockhandsSubject(Subject):
     """A Transformer of this project that is inspected; of an encoder-decoder, the stack of one ``side``.
 
-    ``transformer`` is the model with all of its stacks; ``start_id`` the token that its decoder reads first.
-    Methods without a docstring do what those of ``Subject`` say.
+    ``transformer`` is the model with all of its stacks.
     """
 
     transformer: Transformer = field(kw_only=True, repr=False)
-    start_id: int | None = field(kw_only=True, default=None)
 
-    @classmethod
-    def accepts(cls, model: nn.Module) -> bool:
-        return isinstance(model, Transformer) or isinstance(getattr(model, "transformer", None), Transformer)
-
-    @classmethod
-    def wrap(
-        cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None
-    ) -> ClockhandsSubject:
-        """Make a subject of a Transformer, or of the model of transformers around it."""
-        transformer = cast(Transformer, model if isinstance(model, Transformer) else model.transformer).eval()
-        config = transformer.config
-        is_encoder_decoder = transformer.encoder is not None and transformer.decoder is not None
-        side = choose_side(side, is_encoder_decoder, name or config.architecture)
-        stack = _select_stack(transformer, side)
-        subject = cls(
-            stack,
-            tokenizer,
-            name or f"{config.get_position_config(side or config.sides[0]).name} {config.architecture}",
-            _name_mechanisms(stack.schemes),
-            side=side,
-            encoder_decoder=transformer if is_encoder_decoder else None,
-            transformer=transformer,
-        )
-        if subject.reads_source:
-            subject.start_id = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
-        return subject
+    def find_mechanisms(self) -> None:
+        """Leave them: the schemes have told them."""
 
     @property
     def class_name(self) -> str:
@@ -78,13 +53,9 @@ class ClockhandsSubject(Subject):
         return self.stack.schemes.declares.translation_invariant
 
     @property
-    def start_token(self) -> int | None:
-        return self.start_id
-
-    @property
     def stack(self) -> Stack:
         """The stack of layers that is inspected: the same object as ``model``, with its type."""
-        return _select_stack(self.transformer, self.side)
+        return cast(Stack, self.model)
 
     @property
     def scheme(self) -> Scheme:
@@ -93,30 +64,18 @@ class ClockhandsSubject(Subject):
 
     @property
     def mechanism_sentence(self) -> str:
-        hooks = self.stack.schemes.active_hooks()
+        hooks, position = self.stack.schemes.active_hooks(), self.stack.position_config
         if not hooks:
             return describe_mechanisms(("none",))
-        scheme = self.stack.position_config.name
-        if self.stack.position_config.has_single_scheme:
-            scheme = type(self.scheme).__name__
-        if "encode" in self.scheme.active_hooks():
-            too = ", and position enters the attention too" if hooks - {"encode"} else ""
-            combined = {
-                "add": "added to",
-                "concatenate": "concatenated with",
-                "project": "joined by a projection with",
-            }[self.stack.position_config.combine]
-            return f"{scheme}: a vector per position is {combined} the token embedding{too}."
-        return f"{scheme}: position enters the attention itself."
+        name = type(self.scheme).__name__ if position.has_single_scheme else position.name
+        if "encode" not in self.scheme.active_hooks():
+            return f"{name}: position enters the attention itself."
+        too = ", and position enters the attention too" if hooks - {"encode"} else ""
+        return f"{name}: a vector per position is {_COMBINED[position.combine]} the token embedding{too}."
 
     @property
     def max_length(self) -> int | None:
         return _find_position_limit(self.stack.schemes.declares)
-
-    @property
-    def max_source_length(self) -> int | None:
-        encoder = self.transformer.encoder if self.reads_source else None
-        return None if encoder is None else _find_position_limit(encoder.schemes.declares)
 
     @torch.no_grad()
     def forward(
@@ -174,8 +133,10 @@ class ClockhandsSubject(Subject):
         encoding_BTP = cast(Tensor, self.scheme.encode(self.stack.transform_positions(positions_BT, mask_BS=None)))
         scale = float(layer.scale)
         tokens, positions = layer.tokens.weight.detach().float() * scale, encoding_BTP[0].float()
-        if layer.combine != "add":
-            tokens, positions = pad_side_by_side(tokens, positions)
+        if layer.combine != "add":  # each has zeros in the channels of the other
+            width = tokens.shape[1]
+            tokens = nn.functional.pad(tokens, (0, positions.shape[1]))
+            positions = nn.functional.pad(positions, (width, 0))
         if layer.project is not None:
             tokens, positions = (rows @ layer.project.weight.float().T for rows in (tokens, positions))
         return Tables(tokens.cpu(), positions.cpu(), torch.zeros(tokens.shape[1]), scale, layer.norm)
@@ -201,9 +162,8 @@ class ClockhandsSubject(Subject):
     @contextmanager
     def remove_residuals(self) -> Iterator[None]:
         """Inside the block, no layer adds its input to its output."""
-        sublayers = [
-            module for module in self.stack.modules() if isinstance(module, ResidualConnection) and module.adds_input
-        ]
+        modules = self.stack.modules()
+        sublayers = [module for module in modules if isinstance(module, ResidualConnection) and module.adds_input]
         for sublayer in sublayers:
             sublayer.adds_input = False
         try:
@@ -212,14 +172,8 @@ class ClockhandsSubject(Subject):
             for sublayer in sublayers:
                 sublayer.adds_input = True
 
-    def run_shifted(self, ids_BT: Tensor, step: int, *, source_BS: Tensor | None = None) -> tuple[Tensor, ...] | None:
-        if not self.stack.schemes.active_hooks() & {"encode", "rotate"}:
-            return None
-        length = ids_BT.shape[1]
-        if self.max_length is not None and length + step > self.max_length:
-            return None
-        positions_BT = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
-        return self.forward(ids_BT, source_BS=source_BS, positions_BT=positions_BT)
+    def _takes_positions(self) -> bool:
+        return bool(self.stack.schemes.active_hooks() & {"encode", "rotate"})
 
     def list_modules(self) -> dict[str, nn.Module]:
         return {**super().list_modules(), "transformer": self.transformer}
@@ -236,6 +190,28 @@ class ClockhandsSubject(Subject):
             transformer=fresh,
             name=f"{self.name} (untrained)",
         )
+
+
+def wrap_transformer(model: nn.Module, tokenizer: Any, name: str, side: Side | None) -> ClockhandsSubject:
+    """Make a subject of a Transformer, or of the model of transformers around it; arguments as ``Subject.of``."""
+    transformer = cast(Transformer, model if isinstance(model, Transformer) else model.transformer).eval()
+    config = transformer.config
+    is_encoder_decoder = transformer.encoder is not None and transformer.decoder is not None
+    side = choose_side(side, is_encoder_decoder, name or config.architecture)
+    stack = _select_stack(transformer, side)
+    subject = ClockhandsSubject(
+        stack,
+        tokenizer,
+        name or f"{config.get_position_config(side or config.sides[0]).name} {config.architecture}",
+        _name_mechanisms(stack.schemes),
+        side=side,
+        encoder_decoder=transformer if is_encoder_decoder else None,
+        transformer=transformer,
+    )
+    if subject.reads_source and transformer.encoder is not None:
+        subject.start_token = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
+        subject.max_source_length = _find_position_limit(transformer.encoder.schemes.declares)
+    return subject
 
 
 def _select_stack(transformer: Transformer, side: Side | None) -> Stack:

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -54,15 +55,6 @@ class Tables:
                     f"the {name} table holds NaN or infinite values (first in row {row}), so the model cannot be "
                     "inspected; its weights are damaged"
                 )
-
-
-def pad_side_by_side(
-    tokens_VE: Float[Tensor, "V E"], positions_NP: Float[Tensor, "N P"]
-) -> tuple[Float[Tensor, "V D"], Float[Tensor, "N D"]]:
-    """Return tokens with zeros in the channels of positions, and positions with zeros in those of tokens."""
-    zeros_VP = tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])
-    zeros_NE = positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1])
-    return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -115,24 +107,18 @@ class InputTable:
         if self.token_vectors == "mixed":
             return None
         positions_ND = self.view_rows(model).float().cpu() * self.factor
-        total_BTD = _capture_input(model, self.module_path, forward, ids_BT).float().cpu()
         if self.token_vectors == "rows" and stored_VE is not None:
             tokens_VD = stored_VE.detach().float().cpu() * self.scale
-        else:
-            tokens_VD = self._read_tokens(model, forward, positions_ND, vocabulary_size)
+        else:  # what is left of the sum without the position
+            vectors = []
+            for ids in torch.arange(vocabulary_size).split(_IDS_AT_ONCE):
+                sum_TD = _capture_input(model, self.module_path, forward, ids[None])[0].float().cpu()
+                vectors.append(sum_TD - positions_ND[: len(ids)])
+            tokens_VD = torch.cat(vectors)
+        total_BTD = _capture_input(model, self.module_path, forward, ids_BT).float().cpu()
         segment_D = (total_BTD - tokens_VD[ids_BT] - positions_ND[: ids_BT.shape[1]]).mean((0, 1))
         norm = model.get_submodule(self.norm_path) if self.norm_path else None
         return Tables(tokens_VD, positions_ND, segment_D, self.scale, norm)
-
-    def _read_tokens(
-        self, model: nn.Module, forward: Forward, positions_ND: Tensor, vocabulary_size: int
-    ) -> Float[Tensor, "V D"]:
-        """Return what each token adds to the sum: what is left of the sum without the position."""
-        vectors = []
-        for ids in torch.arange(vocabulary_size).split(_IDS_AT_ONCE):
-            total_BTD = _capture_input(model, self.module_path, forward, ids[None])
-            vectors.append(total_BTD[0].float().cpu() - positions_ND[: len(ids)])
-        return torch.cat(vectors)
 
 
 @contextmanager
@@ -150,33 +136,43 @@ class _InputKnown(Exception):
     """Leaves a model as soon as the input of the module is known."""
 
 
-def _capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-    """Return the input of the module at ``path`` for these texts; the run of the model ends there."""
-    captured: list[Tensor] = []
+def _record_inputs(
+    model: nn.Module, forward: Forward, ids_BT: Int[Tensor, "B T"], last: str = ""
+) -> list[tuple[str, Tensor]]:
+    """Return copies of the token vectors [B, T, width] that enter modules, with their paths, in order of computation.
 
-    def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tensor = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
-        captured.extend(_copy_token_vectors(tensor, ids_BT.shape))
-        raise _InputKnown
+    ``last``: the path of a module that alone is recorded; the run of the model ends there. Padding is left out.
+    """
+    recorded: list[tuple[str, Tensor]] = []
+    texts, length = ids_BT.shape
 
-    hook = model.get_submodule(path).register_forward_pre_hook(stop, with_kwargs=True)
+    def record(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+        if x is not None and x.ndim == 3 and x.is_floating_point():
+            if x.shape[1] == texts and len(x) >= length > texts:
+                x = x.transpose(0, 1)
+            if len(x) == texts and x.shape[1] >= length:
+                recorded.append((name, x[:, :length].detach().clone()))
+        if last:
+            raise _InputKnown
+
+    modules = {name: module for name, module in model.named_modules() if name and last in ("", name)}
+    hooks = [
+        module.register_forward_pre_hook(partial(record, name), with_kwargs=True) for name, module in modules.items()
+    ]
     try:
         forward(ids_BT)
     except _InputKnown:
         pass
     finally:
-        hook.remove()
-    return captured[0]
+        for hook in hooks:
+            hook.remove()
+    return recorded
 
 
-def _copy_token_vectors(x: Tensor, shape: torch.Size) -> list[Tensor]:
-    """Return one copy of x as texts × tokens × width, without padding; an empty list if x holds no token vectors."""
-    texts, length = shape
-    if x.ndim != 3 or not x.is_floating_point():
-        return []
-    if x.shape[1] == texts and len(x) >= length > texts:
-        x = x.transpose(0, 1)
-    return [x[:, :length].detach().clone()] if len(x) == texts and x.shape[1] >= length else []
+def _capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    """Return the input of the module at ``path`` for these texts."""
+    return _record_inputs(model, forward, ids_BT, last=path)[0][1]
 
 
 def find_power_of_two_above(x: Tensor) -> float:
@@ -197,18 +193,14 @@ def find_input_table(
     table where the model has one.
     """
     before_2TD = forward(ids_2T)[0]
-
-    def run() -> Tensor:
-        return forward(ids_2T)[0]
-
     candidates = {path: tensor for path, tensor in _list_matrices(model, ids_2T.shape[1]) if tensor is not tokens_VE}
     with ExitStack() as stack:
         for tensor in candidates.values():
             stack.enter_context(_edit_rows(tensor, lambda data: data.add_(_make_noise(data))))
-        if torch.equal(run(), before_2TD):
+        if torch.equal(forward(ids_2T)[0], before_2TD):
             return None  # one run for the many tensors of a model that has no table
     for path, tensor in candidates.items():
-        first_row = _find_first_row(tensor, run, before_2TD)
+        first_row = _find_first_row(tensor, lambda: forward(ids_2T)[0], before_2TD)
         if first_row is not None:
             return _follow_rows(model, forward, ids_2T, tokens_VE, path, first_row, before_2TD)
     return None
@@ -285,21 +277,27 @@ def _follow_rows(
     noise_ND = _make_noise(tensor.data.reshape(tensor.shape[-2:]))
     added_TD = noise_ND[first_row : first_row + ids_2T.shape[1]].float()
     divisor = find_power_of_two_above(added_TD)
-    inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
+    rows_TD = added_TD / divisor
+    inputs = _record_inputs(model, forward, ids_2T)
     with _edit_rows(tensor, lambda data: data.add_(noise_ND)):
-        changed_inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
+        changed_inputs = _record_inputs(model, forward, ids_2T)
     for (name, x), (changed_name, changed_x) in zip(inputs, changed_inputs, strict=True):
         if name != changed_name or x.shape[-1] != added_TD.shape[-1]:
             continue
         change = changed_x.float() - x.float()
-        rows_TD = added_TD / divisor
         factor = float((change / divisor * rows_TD).sum() / (rows_TD.square().sum() * len(ids_2T)))
         carries_tokens = not torch.allclose(x[0], x[1], rtol=1e-4, atol=1e-6)
-        if carries_tokens and factor and _is_close(change, factor * added_TD, changed_x):
-            is_embedding_output = before_2TD.shape == x.shape and _is_close(before_2TD, x)  # nothing follows the sum
-            norm_path = "" if is_embedding_output else _find_norm(model, inputs, x)
-            scale, token_vectors = _describe_token_vectors(model, forward, ids_2T, tokens_VE, name, x)
-            return InputTable(path, first_row, factor, name, norm_path, scale, token_vectors)
+        if not (carries_tokens and factor and _is_close(change, factor * added_TD, changed_x)):
+            continue
+        norm_path = ""  # the first norm whose input is the sum, unless the sum is the embedding output itself
+        if before_2TD.shape != x.shape or not _is_close(before_2TD, x):
+            for path_after, after in inputs:
+                is_norm = "norm" in type(model.get_submodule(path_after)).__name__.lower()
+                if is_norm and after.shape == x.shape and torch.equal(after, x):
+                    norm_path = path_after
+                    break
+        scale, token_vectors = _describe_token_vectors(model, forward, ids_2T, tokens_VE, name, x)
+        return InputTable(path, first_row, factor, name, norm_path, scale, token_vectors)
     return None
 
 
@@ -309,39 +307,6 @@ def _is_close(x: Tensor, y: Tensor, rounded: Tensor | None = None) -> bool:
     if rounded is not None:
         error = error + 4 * torch.finfo(rounded.dtype).eps * rounded.abs().max()
     return bool((x - y).abs().max() <= error)
-
-
-def _record_inputs(model: nn.Module, run: Callable[[], object], shape: torch.Size) -> list[tuple[str, Tensor]]:
-    """Return copies of the token vectors that enter every module, by its path, in the order of the computation."""
-    recorded: list[tuple[str, Tensor]] = []
-
-    def make_hook(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            recorded.extend((name, vectors) for tensor in tensors[:1] for vectors in _copy_token_vectors(tensor, shape))
-
-        return hook
-
-    hooks = [
-        module.register_forward_pre_hook(make_hook(name), with_kwargs=True)
-        for name, module in model.named_modules()
-        if name
-    ]
-    try:
-        run()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return recorded
-
-
-def _find_norm(model: nn.Module, inputs: list[tuple[str, Tensor]], entering: Tensor) -> str:
-    """Return the path of the first norm whose input is the sum; empty if there is none."""
-    for name, x in inputs:
-        class_name = type(model.get_submodule(name)).__name__.lower()
-        if "norm" in class_name and x.shape == entering.shape and torch.equal(x, entering):
-            return name
-    return ""
 
 
 def _describe_token_vectors(

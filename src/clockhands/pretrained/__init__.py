@@ -7,11 +7,6 @@ CheckpointError with the path and what to do. No module elsewhere calls ``from_p
 or ``load_dataset``; a test reads the source for it.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from clockhands.pretrained.configuration import (
     is_known,
     is_own,
@@ -35,20 +30,18 @@ from clockhands.pretrained.files import (
     first_line,
     forbid_questions,
 )
+from clockhands.pretrained.models import (
+    build_model,
+    check_fits,
+    check_weights,
+    count_bytes,
+    count_numbers,
+    list_weight_files,
+    load_model,
+    load_state,
+    refuse_not_finite,
+)
 from clockhands.reading import read_json
-
-if TYPE_CHECKING:
-    from clockhands.pretrained.models import (
-        build_model,
-        check_fits,
-        check_weights,
-        count_bytes,
-        count_numbers,
-        list_weight_files,
-        load_model,
-        load_state,
-        refuse_not_finite,
-    )
 
 __all__ = [
     "CONFIG",
@@ -81,13 +74,3 @@ __all__ = [
     "refuse_not_finite",
     "reload_configuration",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a function that needs torch, which reading a configuration does not, when it is first asked for.
-
-    Raises AttributeError for a name that this package does not have.
-    """
-    if name in __all__:
-        return getattr(importlib.import_module(f"{__name__}.models"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

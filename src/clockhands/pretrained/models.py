@@ -1,4 +1,7 @@
-"""Models and weights of anybody, from safetensors alone; sizes are judged before memory is taken."""
+"""Models and weights of anybody, from safetensors alone; sizes are judged before memory is taken.
+
+torch is imported where it is needed: whoever reads a configuration does without it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import safe_open
 
 from clockhands.errors import CheckpointError, ClockhandsError
@@ -17,7 +19,9 @@ from clockhands.machine import measure_free_memory
 from clockhands.pretrained.files import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS, first_line, forbid_questions
 from clockhands.progress import quiet, without_bars
 from clockhands.reading import read_json, refuse_strange_file
-from clockhands.shapes import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _POOLER = re.compile(r"(^|\.)pooler\.")
 """Names of weights that pool a state for classification, which nothing here reads; many checkpoints lack them."""
@@ -64,6 +68,8 @@ def _judge_report(
 
     ``report``: what transformers found, without tied weights and those that a class documents as made again.
     """
+    import transformers
+
     missing, unplaced = (
         sorted(name for name in report[kind] if not name.startswith(may_differ) and not _POOLER.search(name))
         for kind in ("missing_keys", "unexpected_keys")
@@ -74,8 +80,9 @@ def _judge_report(
         parts = {name for name, _ in model.named_children()}
         unplaced = [name for name in unplaced if name.removeprefix(prefix).partition(".")[0] in parts]
         unplaced = [name for name in unplaced if ".lm_head." not in name]
-        documented = _list_made_again(model.config)
-        missing = [name for name in missing if not any(re.search(pattern, prefix + name) for pattern in documented)]
+        for saved_from in model.config.architectures or ():  # such classes make some weights again, such as sinusoids
+            made = getattr(getattr(transformers, saved_from, None), "_keys_to_ignore_on_load_missing", None) or ()
+            missing = [name for name in missing if not any(re.search(pattern, prefix + name) for pattern in made)]
     faults = [
         f"{name} has shape {list(stored)}, not {list(needed)}"
         for name, stored, needed in sorted(report["mismatched_keys"])[:1]
@@ -98,14 +105,6 @@ def _judge_report(
         )  # fmt: skip
 
 
-def _list_made_again(config: Any) -> list[str]:
-    """List the patterns of the weights that the classes which a model was saved from make again, such as sinusoids."""
-    import transformers
-
-    saved_from = (getattr(transformers, name, None) for name in config.architectures or ())
-    return [name for kind in saved_from for name in getattr(kind, "_keys_to_ignore_on_load_missing", None) or ()]
-
-
 def _name_some(names: list[str], singular: str, plural: str) -> str:
     """Name the first weights, count the others, and add the verb: "a is", "a, b are", "a, b, c and 35 more are"."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
@@ -123,6 +122,8 @@ def count_numbers(opener: Any, config: Any, *, trust_remote_code: bool = False) 
 
     ``opener``: an Auto class. None where the model cannot be built so; opening it says what is wrong.
     """
+    import torch
+
     try:
         with torch.device("meta"), quiet("accelerate.big_modeling"):
             model = build_model(opener, config, trust_remote_code=trust_remote_code)
@@ -141,54 +142,6 @@ def check_weights(folder: Path, raw: Mapping[str, Any] | None = None) -> None:
     ``raw``: its configuration, which may name the file. Only the headers are read.
     """
     check_fits(sum(map(count_bytes, list_weight_files(folder, raw or {}))), folder)
-
-
-def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
-    """List the safetensors files that hold a model's weights.
-
-    Raises CheckpointError for weights that are pickled or missing, for an index that leads elsewhere, and for an
-    adapter, which is a part of another model.
-    """
-    if (folder / ADAPTER).exists():
-        raise CheckpointError(
-            f"{folder} holds an adapter of another model ({ADAPTER}), which is not put into it here; merge the two "
-            "(merge_and_unload of peft), and save that"
-        )
-    named = raw.get("transformers_weights")
-    if named is not None and not (isinstance(named, str) and named.endswith((".safetensors", f".{INDEX[6:]}"))):
-        raise CheckpointError(f"{folder} names {named!r} as its weights in {CONFIG}; only safetensors are read")
-    chosen = [named] if named else [WEIGHTS, INDEX]
-    first = next((folder / name for name in chosen if (folder / name).exists() or (folder / name).is_symlink()), None)
-    shards = sorted(path for path in folder.glob("shard-*.safetensors"))
-    if first is None and not shards:
-        _refuse_pickle(folder)
-        raise CheckpointError(f"{folder} holds no weights ({WEIGHTS})")
-    files = shards if first is None else _list_shards(first) if first.name.endswith(".json") else [first]
-    for path in files:
-        refuse_strange_file(path)
-    return files
-
-
-def _list_shards(index: Path) -> list[Path]:
-    """List the files that an index names, all of them safetensors beside it."""
-    table = read_json(index).get("weight_map")
-    names = set(table.values()) if isinstance(table, dict) and all(isinstance(n, str) for n in table.values()) else ()
-    if not names:
-        raise CheckpointError(f"{index} cannot be read: it names no files (weight_map)")
-    for name in sorted(names):
-        if not name.endswith(".safetensors") or Path(name).name != name:
-            raise CheckpointError(f"{index} names {name!r} for weights; only safetensors files beside it are read")
-    return [index.parent / name for name in sorted(names)]
-
-
-def _refuse_pickle(folder: Path) -> None:
-    """Raise CheckpointError if a folder holds its weights as a pickle only."""
-    pickles = sorted(path.name for path in folder.iterdir() if path.name.endswith((*PICKLES, ".bin.index.json")))
-    if pickles:
-        raise CheckpointError(
-            f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; where "
-            "you trust it, load it with transformers and write it again with save_pretrained, as safetensors"
-        )
 
 
 def count_bytes(path: Path) -> int:
@@ -222,6 +175,7 @@ def load_state(path: Path) -> Any:
 
     Raises what torch raises for anything else.
     """
+    import torch
     from transformers.trainer_pt_utils import safe_globals
 
     refuse_strange_file(path)
@@ -229,23 +183,61 @@ def load_state(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-@torch.no_grad()
 def refuse_not_finite(weights: Iterable[tuple[str, Tensor]], source: str | Path) -> None:
     """Raise CheckpointError for the first weight that is NaN or infinite, by name: whatever it touches is NaN.
 
     The least and the greatest number take one pass over the memory (some seconds for a model of seven billion) and are
     finite only if every number is.
     """
+    import torch
+
     for name, weight in weights:
         if weight.is_meta or not weight.is_floating_point() or not weight.numel():
             continue
-        # No order is defined for numbers of 8 bits.
-        numbers = weight if weight.itemsize > 1 else weight.float()
-        ends = torch.aminmax(numbers)
-        if math.isfinite(float(ends.min)) and math.isfinite(float(ends.max)):
+        numbers = weight.detach() if weight.itemsize > 1 else weight.detach().float()  # of 8 bits none is the least
+        if all(math.isfinite(float(end)) for end in torch.aminmax(numbers)):
             continue
         bad = int((~torch.isfinite(numbers)).sum())
         raise CheckpointError(
             f"the weights in {source} are damaged: {bad:,} of {weight.numel():,} numbers of {name} are NaN or "
             "infinite; put back a whole copy, or an earlier checkpoint"
         )
+
+
+def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
+    """List the safetensors files that hold a model's weights.
+
+    Raises CheckpointError for weights that are pickled or missing, for an index that leads elsewhere, and for an
+    adapter, which is a part of another model.
+    """
+    if (folder / ADAPTER).exists():
+        raise CheckpointError(
+            f"{folder} holds an adapter of another model ({ADAPTER}), which is not put into it here; merge the two "
+            "(merge_and_unload of peft), and save that"
+        )
+    named = raw.get("transformers_weights")
+    if named is not None and not (isinstance(named, str) and named.endswith((".safetensors", f".{INDEX[6:]}"))):
+        raise CheckpointError(f"{folder} names {named!r} as its weights in {CONFIG}; only safetensors are read")
+    chosen = [named] if named else [WEIGHTS, INDEX]
+    first = next((folder / name for name in chosen if (folder / name).exists() or (folder / name).is_symlink()), None)
+    files = sorted(folder.glob("shard-*.safetensors")) if first is None else [first]
+    if first is not None and first.name.endswith(".json"):
+        table = read_json(first).get("weight_map")
+        names = sorted(map(str, table.values())) if isinstance(table, dict) else []
+        if not names:
+            raise CheckpointError(f"{first} cannot be read: it names no files (weight_map)")
+        for name in names:
+            if not name.endswith(".safetensors") or Path(name).name != name:
+                raise CheckpointError(f"{first} names {name!r} for weights; only safetensors files beside it are read")
+        files = [folder / name for name in dict.fromkeys(names)]
+    if not files:
+        pickles = sorted(path.name for path in folder.iterdir() if path.name.endswith((*PICKLES, ".bin.index.json")))
+        if pickles:
+            raise CheckpointError(
+                f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; "
+                "where you trust it, load it with transformers and write it again with save_pretrained, as safetensors"
+            )
+        raise CheckpointError(f"{folder} holds no weights ({WEIGHTS})")
+    for path in files:
+        refuse_strange_file(path)
+    return files
