@@ -196,6 +196,8 @@ def test_the_written_page_shows_the_probabilities_of_transformers(
         rows = model(written[None]).logits[0, len(ids) - 1 : -1].softmax(-1)
     assert shown and len(shown) == len(rows)
     assert shown == pytest.approx(rows.gather(1, written[len(ids) :, None]).flatten().tolist(), abs=HALF)
+    told = browser.evaluate("document.querySelector('.compare').textContent")
+    assert told.count("Not counted: which texts its training never saw is not known.") == 1
     assert browser.faults() == []
 
 

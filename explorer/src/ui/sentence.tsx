@@ -308,6 +308,11 @@ function Comparison({ live, state, before, after }: { live: Live; state: State; 
       ) : null}
       <Written outside={typed !== ""} name="As trained, as typed" kind={kind} translation={live.before} count={before} counted="As it was trained:" changes={changes.before} elsewhere="with your changes" />
       <Written outside={placed !== ""} name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} kind={kind} translation={live.after} count={after} counted={`With the sliders${pressed ? " and pressed buttons" : ""} as they are:`} note={isOwn(state) ? OTHERS_ONLY : ""} changes={changes.after} elsewhere="as trained" loud />
+      {isUncounted(before) ? (
+        <p class="verdict">
+          <Count count={before} kind={kind} />
+        </p>
+      ) : null}
       <p class="verdict" role="status">
         {tellChange(live.before, live.after, typed || placed ? "" : kind)}
       </p>
@@ -362,10 +367,12 @@ function Written(props: { name: string; kind: string; translation: Translation; 
           {whole ? "Show fewer tokens" : `Show ${left} more tokens`}
         </button>
       ) : null}
-      <p class="count">
-        <span class="soft">{props.counted}</span> <Count count={count} kind={props.kind} />
-        {props.note ? <small> {props.note}</small> : null}
-      </p>
+      {isUncounted(count) ? null : (
+        <p class="count">
+          <span class="soft">{props.counted}</span> <Count count={count} kind={props.kind} />
+          {props.note ? <small> {props.note}</small> : null}
+        </p>
+      )}
     </div>
   );
 }
@@ -377,6 +384,11 @@ function Probability({ value, of }: { value: number; of: string }) {
       <span class="fill accent" style={{ width: `${100 * value}%` }} />
     </span>
   );
+}
+
+/** Whether no text is known that a model's training never saw, so that both of its counts would say the same. */
+function isUncounted({ progress }: Counted): boolean {
+  return progress?.of === 0;
 }
 
 /** The count over the held-out sentences, or how far it has come. */
