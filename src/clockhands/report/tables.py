@@ -22,7 +22,7 @@ LARGEST_CSV = 24_000
 
 
 @dataclass(frozen=True)
-class TableView:
+class _TableView:
     """The first rows of a table, the number of all, and a ``data:`` address of the whole if it is small.
 
     ``columns``: the ``name`` of each, and whether all its cells are ``numeric``. ``wide``: whether a line of it is too
@@ -36,7 +36,7 @@ class TableView:
     wide: bool
 
 
-def view_table(table: Table) -> TableView | None:
+def view_table(table: Table) -> _TableView | None:
     """Return what a page shows of the table; None if it has no rows."""
     if not table.rows:
         return None
@@ -46,7 +46,7 @@ def view_table(table: Table) -> TableView | None:
         columns.append({"name": name, "numeric": numeric})
     rows, text = table.rows[:SHOWN_ROWS], to_csv(table)
     download = "" if len(text) > LARGEST_CSV else "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
-    return TableView(tuple(columns), rows, len(table.rows), download, is_wide(table.columns, rows))
+    return _TableView(tuple(columns), rows, len(table.rows), download, is_wide(table.columns, rows))
 
 
 def is_wide(names: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> bool:

@@ -17,7 +17,7 @@ from clockhands.inspection.measures.rotation import (
     order_pairs,
     remove_rotation,
 )
-from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
@@ -123,17 +123,23 @@ def test_partial_rotation_leaves_channels_unrotated() -> None:
     assert find_rotated_width(subject, recorded.layers[0], 8) == 4
 
 
+@torch.no_grad()
+def _keep_channels(position: PositionConfig, channels: int | list[int]) -> tuple[Subject, Capture]:
+    """A decoder whose heads have nothing in their queries and keys but in these of eight channels."""
+    subject, _ = read_own(position)
+    stack: Any = subject.model
+    for block in stack.blocks:
+        rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+        kept = rows[:, :, channels].clone()
+        rows.zero_()
+        rows[:, :, channels] = kept
+    return subject, capture(subject.model, subject.forward, draw_ids())
+
+
 @pytest.mark.parametrize(("channel", "expected"), [(0, 0), (2, 0), (1, 1), (3, 1), (4, 2), (7, 2)])
 def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, expected: int) -> None:
     """Half of eight channels rotate, so that channel c rotates with c + 2; one channel of a head carries all."""
-    subject, recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))
-    with torch.no_grad():
-        for block in subject.model.blocks:
-            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
-            kept = rows[:, :, channel].clone()
-            rows.zero_()
-            rows[:, :, channel] = kept
-    recorded = capture(subject.model, subject.forward, draw_ids())
+    subject, recorded = _keep_channels(PositionConfig("rope", {"fraction": 0.5}), channel)
     shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
     assert len(shares) == 2 + 1, "two pairs, and what does not rotate"
     assert shares.tolist() == pytest.approx([float(pair == expected) for pair in range(3)], abs=1e-4)
@@ -163,15 +169,8 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
     """Only the third pair of channels of every head carries anything."""
-    subject, recorded = read_own(PositionConfig("rope", {"layout": layout}))
     pair = [2, 6] if layout == "half" else [4, 5]
-    with torch.no_grad():
-        for block in subject.model.blocks:
-            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
-            kept = rows[:, :, pair].clone()
-            rows.zero_()
-            rows[:, :, pair] = kept
-    recorded = capture(subject.model, subject.forward, draw_ids())
+    subject, recorded = _keep_channels(PositionConfig("rope", {"layout": layout}), pair)
     shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
     assert int(shares.argmax()) == 2
     assert float(shares[2]) == pytest.approx(1.0, abs=1e-4)

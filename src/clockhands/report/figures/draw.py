@@ -23,8 +23,8 @@ from clockhands.findings import Figure, Panel, Scalar
 from clockhands.report.figures.layout import (
     LINE,
     Axis,
-    Series,
     break_lines,
+    choose_appearances,
     count_lines,
     draw_legend,
     find_common_labels,
@@ -39,7 +39,7 @@ from clockhands.report.figures.layout import (
 )
 from clockhands.report.figures.mark_kind import Plot, Scale, Spot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
-from clockhands.report.figures.palette import make_settings
+from clockhands.report.figures.palette import Appearance, make_settings
 from clockhands.report.figures.svg import Target, finish
 from clockhands.report.text import format_number, scale_unit
 
@@ -99,7 +99,7 @@ class Sheet:
         self.columns = math.ceil(min(figure.columns, len(figure.panels), 2 * MOST_COLUMNS) / 2)
         self.rows = math.ceil(len(figure.panels) / self.columns)
         self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
-        self.series = Series(figure)
+        self.looks = choose_appearances(figure)
         width = WIDTH / self.columns
         # A flat panel would be all labels.
         shape = max(figure.height, min(0.65, 1.6 * figure.height))
@@ -121,7 +121,7 @@ class Sheet:
             joined: dict[str, Any] = {f"share{axis}": first for axis in shared if plot.panel.marks}
             plot.ax = self.canvas.add_subplot(grid[divmod(index, self.columns)], **joined)
             first = first or (plot.ax if plot.panel.marks else None)
-            self._draw_panel(plot)
+            self._draw_panel(plot, self.looks[index])
         for axis in shared:
             label_outer(self.plots, self.columns, axis)
         for kind in self.kinds.values():
@@ -144,24 +144,22 @@ class Sheet:
         placed = (_make_target(ax, spot, height) for ax, group in groups for spot in group[::step])
         return [target for target in placed if target]
 
-    def _draw_panel(self, plot: Plot) -> None:
+    def _draw_panel(self, plot: Plot, looks: Sequence[Appearance]) -> None:
         """Draw the marks of one panel, its labels and its ticks; an empty panel has no axes."""
         panel, ax = plot.panel, plot.ax
         if not panel.marks:
             ax.set_axis_off()
             return
         ax.set(xscale=panel.xscale, yscale=panel.yscale)
-        for index, mark in enumerate(panel.marks):
+        for index, (mark, look) in enumerate(zip(panel.marks, looks, strict=True)):
             plot.spots.append([])
-            style = self.series.choose_appearance(panel, mark)
-            plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, style)
+            plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, look)
         above = 0.0 if self.legend else _draw_own_legend(plot)
         across = plot.width - measure_side(panel)
         ax.set_title(break_lines(panel.title, across), pad=6 + above)
         ax.set_xlabel(break_lines(panel.xlabel, across))
         ax.set_ylabel(break_lines(panel.ylabel, (plot.height - measure_slant(panel, plot.width)) * 0.8))
-        _format_ticks(ax, panel)
-        _name_ticks(plot)
+        _set_ticks(plot)
         if panel.equal and not any(KINDS[mark.kind].owns_axes for mark in panel.marks):
             ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
         if panel.xlim:
@@ -191,20 +189,12 @@ def _draw_own_legend(plot: Plot) -> float:
     return LINE * count_lines(names, width)
 
 
-def _name_ticks(plot: Plot) -> None:
-    """Write the categories of a panel at its ticks, slanted where they do not fit side by side."""
-    ax, across, down = plot.ax, plot.x.names, plot.y.names
-    if across:
-        ax.set_xticks(range(len(across)), across, **({} if fit_upright(across, plot.width) else _SLANTED))
-        ax.grid(False, axis="x")
-    if down:
-        ax.set_yticks(range(len(down)), down)
-        ax.set_ylim(len(down) - 0.5, -0.5)
-        ax.grid(False, axis="y")
+def _set_ticks(plot: Plot) -> None:
+    """Write the categories of a panel at its ticks, slanted where they do not fit side by side, and its numbers.
 
-
-def _format_ticks(ax: Axes, panel: Panel) -> None:
-    """Write ticks as whole numbers where all are whole, and powers as plain text: Matplotlib's own are markup."""
+    These are whole where all are whole, and powers are plain text: Matplotlib's own are markup.
+    """
+    ax, panel, across, down = plot.ax, plot.panel, plot.x.names, plot.y.names
     drawn = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
     numbers = [value for mark in drawn for value in mark.x if isinstance(value, (int, float))]
     if numbers and panel.xscale == "linear" and all(float(value).is_integer() for value in numbers):
@@ -213,6 +203,13 @@ def _format_ticks(ax: Axes, panel: Panel) -> None:
         if axis.get_scale() == "log":
             axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(float(value))))
             axis.set_minor_formatter(NullFormatter())
+    if across:
+        ax.set_xticks(range(len(across)), across, **({} if fit_upright(across, plot.width) else _SLANTED))
+        ax.grid(False, axis="x")
+    if down:
+        ax.set_yticks(range(len(down)), down)
+        ax.set_ylim(len(down) - 0.5, -0.5)
+        ax.grid(False, axis="y")
 
 
 def _make_target(ax: Axes, spot: Spot, height: float) -> Target | None:

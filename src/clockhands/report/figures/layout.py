@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Collection, Sequence
@@ -129,55 +130,46 @@ def _describe_axis(plot: Plot, axis: Axis) -> tuple[Any, ...]:
     return panel.ylabel, panel.yscale, panel.ylim, tuple(plot.y.names), tuple(len(z) for z in maps)
 
 
-class Series:
-    """The appearance of every mark of one figure."""
+def choose_appearances(figure: Figure) -> list[list[Appearance]]:
+    """Return how each mark of each panel looks: references grey and dashed, the main mark heavy, in the first colour.
 
-    def __init__(self, figure: Figure) -> None:
-        self._series = _number_keys([_list_keys(panel, reference=False) for panel in figure.panels])
-        self._references = _number_keys([_list_keys(panel, reference=True) for panel in figure.panels])
-        self._total = 1 + max(self._series.values(), default=0)
+    A label has one appearance in the whole figure; a mark without one is told from the others of its panel.
+    """
+    # No label begins with the character in front of a place.
+    keys = [[mark.label or f"\0{place}" for place, mark in enumerate(panel.marks)] for panel in figure.panels]
+    numbers: dict[bool, dict[str, int]] = {False: {}, True: {}}
+    for reference, given in numbers.items():
+        together = []
+        for panel, names in zip(figure.panels, keys, strict=True):
+            marks = [
+                (mark.emphasis != "main", key)
+                for mark, key in zip(panel.marks, names, strict=True)
+                if (mark.emphasis == "reference") == reference
+                and not KINDS[mark.kind].owns_axes
+                and (mark.label or not KINDS[mark.kind].neutral)  # a neutral one has a colour where it has a label
+            ]
+            together.append([key for _, key in sorted(marks, key=lambda entry: entry[0])])
+        # Each key gets the first number that no key in the same panel has.
+        for key in dict.fromkeys(itertools.chain.from_iterable(together)):
+            taken = {given.get(other) for panel_keys in together if key in panel_keys for other in panel_keys}
+            given[key] = next(number for number in itertools.count() if number not in taken)
+    series, references = numbers[False], numbers[True]
+    total = 1 + max(series.values(), default=0)
 
-    def choose_appearance(self, panel: Panel, mark: Mark) -> Appearance:
-        """Return how a mark looks: grey and dashed for a reference, in the first colour and heavy for the main mark."""
-        key = _get_key(panel, mark)
+    def choose(mark: Mark, key: str) -> Appearance:
         if mark.emphasis == "reference":
-            return Appearance(GREY, dash=GREY_DASHES[self._references.get(key, 0) % len(GREY_DASHES)], width=1.3)
-        if key not in self._series:
+            return Appearance(GREY, dash=GREY_DASHES[references.get(key, 0) % len(GREY_DASHES)], width=1.3)
+        if key not in series:
             return Appearance(GREY)
-        style = _pick(self._series[key], self._total)
+        index = series[key]
+        if total <= len(SERIES):
+            style = Appearance(SERIES[index], MARKERS[index], DASHES[index % len(DASHES)] if total > 3 else "-")
+        else:  # of many series each is a step of a ramp
+            step = round(index * (len(RAMP) - 1) / (total - 1))
+            style = Appearance(RAMP[step], MARKERS[index % len(MARKERS)], DASHES[index % 2], width=1.2)
         return replace(style, width=2.4, dash="-") if mark.emphasis == "main" else style
 
-
-def _list_keys(panel: Panel, *, reference: bool) -> list[str]:
-    """List the keys of the series that must be told apart in a panel, the main mark first."""
-    marks = [
-        mark
-        for mark in panel.marks
-        if (mark.emphasis == "reference") == reference
-        and not KINDS[mark.kind].owns_axes
-        and (mark.label or not KINDS[mark.kind].neutral)  # a neutral one has a colour of its own where it has a label
+    return [
+        [choose(mark, key) for mark, key in zip(panel.marks, names, strict=True)]
+        for panel, names in zip(figure.panels, keys, strict=True)
     ]
-    marks.sort(key=lambda mark: mark.emphasis != "main")
-    return list(dict.fromkeys(_get_key(panel, mark) for mark in marks))
-
-
-def _number_keys(panels: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Give each key the first number that no key in the same panel has."""
-    numbers: dict[str, int] = {}
-    for key in dict.fromkeys(key for keys in panels for key in keys):
-        taken = {numbers.get(other) for keys in panels if key in keys for other in keys}
-        numbers[key] = next(number for number in range(len(taken) + 1) if number not in taken)
-    return numbers
-
-
-def _get_key(panel: Panel, mark: Mark) -> str:
-    """Return the label; without one the mark's place in its panel, after a character that no label begins with."""
-    return mark.label or f"\0{next(place for place, other in enumerate(panel.marks) if other is mark)}"
-
-
-def _pick(index: int, total: int) -> Appearance:
-    """Return the appearance of one of ``total`` series: a colour of its own, or of many a step of a ramp."""
-    if total <= len(SERIES):
-        return Appearance(SERIES[index], MARKERS[index], DASHES[index % len(DASHES)] if total > 3 else "-")
-    step = round(index * (len(RAMP) - 1) / (total - 1))
-    return Appearance(RAMP[step], MARKERS[index % len(MARKERS)], DASHES[index % 2], width=1.2)
