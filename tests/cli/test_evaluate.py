@@ -104,7 +104,7 @@ def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureF
     ("arguments", "message"),
     [
         (["--length", "0x"], "--length 0x: a window needs 2 tokens or more, and '0x' is 0"),
-        (["--length", "1x,much"], "'much' is neither a number nor a multiple like 2x"),
+        (["--length", "1x,much"], "'much' is neither a number of tokens nor a multiple like 2x"),
         (["--length", "2x", "--position.spectrum", "yarn"], "--position.spectrum yarn needs --factor"),
         (["--length", "2x", "--set", "position.spectrum=ntk"], "--position.spectrum ntk needs --factor"),
         (["--beam", "4", "--tokenize", "char"], "its loss is measured, and --beam, --tokenize is for translations"),

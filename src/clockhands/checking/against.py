@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference, worst
+from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.examination import DRAWN, find_damage, has_config, only_build, open_reference, refuse
 from clockhands.checking.fitting.causes import explain_check
 from clockhands.checking.fitting.explain import explain
@@ -135,14 +135,21 @@ def compare(
         theirs = open_reference(str(reference))
         return _compare_whole(open_program(str(model), served, theirs), theirs)
     options = (dtype or "float32", device or "cpu", trust_remote_code, weights)
-    ours, theirs = (_open(either, tiny, *options) for either in (model, reference))
+    ours, theirs = [_open(either, tiny, *options) for either in (model, reference)]
     if ours.adapter.vocabulary != theirs.adapter.vocabulary:
         raise UsageError(
             f"{ours.name} has {ours.adapter.vocabulary} tokens, {theirs.name} {theirs.adapter.vocabulary}: "
             "only models of the same vocabulary can be compared"
         )
     if tiny:
-        _share_weights(ours, theirs)
+        try:
+            ours.get_module().load_state_dict(dict(theirs.get_module().named_parameters()), strict=False)
+        except RuntimeError as fault:
+            first, *more = str(fault).splitlines()
+            raise UsageError(
+                f"{ours.name} and {theirs.name} differ in the shapes of their weights, so that --tiny cannot give them "
+                f"the same ones: {more[0].strip() if more else first}"
+            ) from fault
     return _compare_whole(ours, theirs)
 
 
@@ -152,18 +159,6 @@ def _compare_whole(ours: Subject, theirs: Subject) -> Deviation:
         if damage := find_damage(subject):
             raise CheckpointError(f"{subject.name}: {damage}")
     return compare_subjects(ours, theirs)
-
-
-def _compare_program(ours: Subject, theirs: Subject) -> Deviation:
-    """Compare the scores of a program with those of the model that it runs."""
-    size, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
-    scored = getattr(ours.adapter, "scored", False)
-    divergence = {} if scored else measure_divergence(ours.logits(ids), theirs.logits(ids))
-    if size <= tolerance:
-        return Deviation(ours.name, theirs.name, size, None, None, "", (), tolerance=tolerance, **divergence)
-    first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
-    said = name_difference(ours, theirs)
-    return Deviation(ours.name, theirs.name, size, first, None, said, (), tolerance=tolerance, **divergence)
 
 
 def measure_divergence(actual: Tensor, wanted: Tensor) -> dict[str, Any]:
@@ -183,26 +178,27 @@ def measure_divergence(actual: Tensor, wanted: Tensor) -> dict[str, Any]:
 
 
 def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
-    """Compare two opened subjects."""
+    """Compare two opened subjects: of a program its scores of the text's own tokens, of others all logits."""
+    names = ours.name, theirs.name
     if isinstance(ours.adapter, Program):
-        return _compare_program(ours, theirs)
+        size, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
+        divergence = {} if ours.adapter.scored else measure_divergence(ours.logits(ids), theirs.logits(ids))
+        first, said = None, ""
+        if size > tolerance:
+            first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
+            said = name_difference(ours, theirs)
+        return Deviation(*names, size, first, None, said, (), tolerance=tolerance, **divergence)
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     actual, wanted = ours.logits(ids), theirs.logits(ids)
-    size, divergence = worst(actual, wanted)[0], measure_divergence(actual, wanted)
+    size, divergence = difference(actual, wanted), measure_divergence(actual, wanted)
     if size <= TOLERANCE:
-        same = Deviation(ours.name, theirs.name, size, None, None, "", (), **divergence)
+        same = Deviation(*names, size, None, None, "", (), **divergence)
         return _compare_laws(ours, theirs, divergence) or same
     clues, tried = explain(ours, theirs, ids, wanted, size)
-    return Deviation(
-        ours.name,
-        theirs.name,
-        size,
-        _find_first_position(actual, wanted),
-        _find_first_layer(ours, theirs, ids),
-        "; ".join(clues),
-        tried,
-        **divergence,
-    )
+    gaps = (actual - wanted).abs().amax((0, 2)) / wanted.std()
+    first = int((gaps > TOLERANCE).nonzero()[0])
+    layer = _find_first_layer(ours, theirs, ids)
+    return Deviation(*names, size, first, layer, "; ".join(clues), tried, **divergence)
 
 
 def _compare_laws(ours: Subject, theirs: Subject, divergence: dict[str, Any]) -> Deviation | None:
@@ -231,34 +227,23 @@ def _measure(subject: Subject, name: str) -> float | None:
         return None
 
 
-def _find_first_position(actual: Tensor, wanted: Tensor) -> int:
-    gaps = (actual - wanted).abs().amax((0, 2)) / wanted.std()
-    return int((gaps > TOLERANCE).nonzero()[0])
-
-
 def _find_first_layer(ours: Subject, theirs: Subject, ids: Tensor) -> int | None:
     """Return the first hidden state that differs; None unless both are models of transformers with as many layers."""
-    states = [_hidden(subject, ids) for subject in (ours, theirs)]
-    if any(state is None for state in states) or len(states[0] or ()) != len(states[1] or ()):
+    states = []
+    for subject in (ours, theirs):
+        module: Any = subject.module
+        if not hasattr(subject.adapter, "inputs"):
+            return None
+        with torch.no_grad():
+            output = module(**subject.adapter.inputs(ids), output_hidden_states=True)
+        own = getattr(output, "hidden_states", None) or getattr(output, "decoder_hidden_states", None)
+        states.append(own or ())
+    if len(states[0]) != len(states[1]):
         return None
-    pairs = zip(states[0] or (), states[1] or (), strict=True)
-    return next(
-        (
-            index
-            for index, (state, reference_state) in enumerate(pairs)
-            if difference(state, reference_state) > TOLERANCE
-        ),
-        None,
-    )
-
-
-def _hidden(subject: Subject, ids: Tensor) -> tuple[Tensor, ...] | None:
-    module: Any = subject.module
-    if not hasattr(subject.adapter, "inputs"):
-        return None
-    with torch.no_grad():
-        output = module(**subject.adapter.inputs(ids), output_hidden_states=True)
-    return getattr(output, "hidden_states", None) or getattr(output, "decoder_hidden_states", None)
+    for layer, (state, wanted) in enumerate(zip(*states, strict=True)):
+        if difference(state, wanted) > TOLERANCE:
+            return layer
+    return None
 
 
 def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bool, weights: str | None) -> Subject:
@@ -275,13 +260,3 @@ def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bo
         subject = make_subjects.from_build(only_build(name))[0]
     subject.name = name
     return subject
-
-
-def _share_weights(ours: Subject, theirs: Subject) -> None:
-    try:
-        ours.get_module().load_state_dict(dict(theirs.get_module().named_parameters()), strict=False)
-    except RuntimeError as fault:
-        raise UsageError(
-            f"{ours.name} and {theirs.name} differ in the shapes of their weights, so that --tiny cannot give them the "
-            f"same ones: {str(fault).splitlines()[1].strip() if len(str(fault).splitlines()) > 1 else fault}"
-        ) from fault

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from clockhands.cli.common import Device, prepare, report_new_folder
-from clockhands.cli.flags import POSITIONAL
+from clockhands.cli.flags import POSITIONAL, list_given
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         "the program that runs it decides about weights and devices",
     ),
 }
+_BESIDE = ("only", "slow", "baseline", "report", "badge", "card", "verbose")
+"""Options with which ``--against`` is one more thing to check."""
+_ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
+EXAMPLES = (
+    "clockhands check --type llama --tiny",
+    "clockhands check --type roberta:causal --tiny --only generate,padding",
+    "clockhands check --type gpt2 --tiny --json",
+    "clockhands check --list",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +111,7 @@ class Options(Device):
         return is_program(self.model)
 
 
-def validate(options: Options) -> None:
+def _validate(options: Options) -> None:
     """Raise UsageError for options that exclude each other."""
     if [bool(options.model), bool(options.type), options.list].count(True) != 1:
         raise UsageError("name one thing to check: a model or --type NAME (or --list)")
@@ -111,7 +120,7 @@ def validate(options: Options) -> None:
     if options.type and not options.tiny:
         raise UsageError(f"--type {options.type} names no weights: add --tiny")
     for mode, (refused, why) in _REFUSED.items():
-        used = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
+        used = list_given(options, refused)
         outruled = mode == "type" and options.against  # a reference may be a folder with code of its own
         if getattr(options, mode) and used and not outruled:
             label = f"{options.model} (a runtime)" if mode == "runtime" else f"--{mode}"
@@ -131,193 +140,16 @@ def split_names(text: str | None) -> list[str] | None:
     return names
 
 
-_WIDTH = 160
-_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-_ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
-
-
-def _print_result(result: Result, options: Options) -> None:
-    """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
-    from clockhands.checking.verdict.outcome import sentence
-
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
-    _print_text(result.summary(options.own) + alone)
-    versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
-    count = len(result.outcomes)
-    checks = f"{count} check{'s' * (count != 1)}"
-    print(f"{result.model} · {result.scheme} · {checks} in {result.seconds:.1f} s · {versions}")
-    _print_reliances(result)
-    for verdict in _ORDER:
-        outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
-        if verdict in ("PASS", "N/A") and not options.verbose:
-            if outcomes:
-                _print_wrapped(verdict, _name_checks(outcomes))
-            for outcome in outcomes:
-                if verdict == "PASS" and outcome.reason and outcome.confirmed is None:  # a remark
-                    _print_wrapped("", f"{outcome.check}: {outcome.reason}.")
-            continue
-        for outcome in outcomes:
-            said = sentence(outcome).removeprefix(verdict).strip(" .") or "holds"
-            _print_wrapped(verdict, f"{outcome.check}: {said}.")
-            if verdict in ("FAIL", "LIBRARY") and os.environ.get("GITHUB_ACTIONS") == "true":
-                level = "error" if verdict == "FAIL" or not options.own else "warning"
-                _annotate(level, options.model, outcome, said)
-
-
-def _print_text(text: str) -> None:
-    """Print lines that begin with a verdict, none of them too long to read."""
-    for line in text.splitlines():
-        print(textwrap.fill(line, _WIDTH, subsequent_indent="      ", **_WHOLE))
-
-
-def _print_reliances(result: Result) -> None:
-    """Print a line for each use that is known to be safe or not."""
-    from clockhands.checking.result import list_reliances
-
-    known = [reliance for reliance in list_reliances(result.outcomes) if reliance.safe is not None]
-    print("You may rely on:" if known else "You may rely on: nothing that was checked whole.")
-    for reliance in known:
-        _print_wrapped("", f"{reliance.use:34} {reliance.describe()}")
-
-
-def _print_wrapped(head: str, text: str) -> None:
-    print(textwrap.fill(f"{head:9} {text}", _WIDTH, subsequent_indent=" " * 10, **_WHOLE))
-
-
-def _find_line(model: str | None, where: str) -> tuple[str, int] | None:
-    """Return file and line of a folder's own code that a cause names, else its configuration; None without a folder."""
-    if not model or not (Path(model) / "config.json").is_file():
-        return None
-    folder = Path(os.path.relpath(model))  # as pipelines name files
-    for name, _, line in (place.strip().partition(":") for place in where.split(",")):
-        if name and line.isdigit() and (folder / name).is_file():
-            return str(folder / name), int(line)
-    return str(folder / "config.json"), 1
-
-
-def _annotate(level: str, model: str | None, outcome: Outcome, said: str) -> None:
-    """Print an annotation as GitHub's pipelines show them, beside a line where a file is known."""
-    place = _find_line(model, outcome.where)
-    escaped = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    file = "" if place is None else place[0].replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
-    where = f"file={file},line={place[1]}," if place else ""
-    print(f"::{level} {where}title=clockhands check {outcome.check}::{escaped}")
-
-
-def _name_checks(outcomes: Sequence[Outcome]) -> str:
-    """Of the source side of an encoder-decoder, on which most checks say nothing, the number is enough."""
-    own = [outcome.check for outcome in outcomes if not outcome.check.startswith("source.")]
-    count = len(outcomes) - len(own)
-    return ", ".join([*own, f"{count} of the source side"] if count else own)
-
-
-def _write_for_readme(result: Result, options: Options) -> None:
-    """Write the badge and the card that were asked for."""
-    if not (options.badge or options.card):
-        return
-    from clockhands.checking.card import describe_badge, describe_versions, make_card
-    from clockhands.files import write_text
-    from clockhands.report.badge import make_badge
-
-    for path in filter(None, (options.badge, options.card)):
-        if not Path(path).name or Path(path).is_dir():
-            raise UsageError(f"{path} is a folder: name a file to write to")
-    if options.badge:
-        message, light = describe_badge(result)
-        title = f"{result.summary()}. {describe_versions(result)}"
-        print(f"badge: {write_text(options.badge, make_badge('position', message, light, title))}", file=sys.stderr)
-    if options.card:
-        print(f"card: {write_text(options.card, make_card(result))}", file=sys.stderr)
-
-
-EXAMPLES = (
-    "clockhands check --type llama --tiny",
-    "clockhands check --type roberta:causal --tiny --only generate,padding",
-    "clockhands check --type gpt2 --tiny --json",
-    "clockhands check --list",
-)
-_CHECKING = ("only", "slow", "baseline", "report", "badge", "card", "verbose")
-"""Options with which ``--against`` is one more thing to check."""
-
-
 def run(options: Options) -> int:
     """Check a model, or list the checks; return 0 if nothing failed, else 1."""
-    validate(options)
+    _validate(options)
     if options.threads is None and options.tiny:
         options = replace(options, threads=1)  # small tensors: more threads only wait for each other
     prepare(options)
     if options.list:
         return _list_checks(split_names(options.only))
-    if options.against and not options.runtime and not any(getattr(options, name) for name in _CHECKING):
-        return _compare_alone(options)
-    return _check_model(options)
-
-
-def _check_model(options: Options) -> int:
-    """Run the checks, and the comparison with a reference if there is one; return 0 if both hold, else 1."""
-    from clockhands.checking import examine
-
-    before: Sequence[Result] | None = None
-    if options.baseline:  # read before anything is checked, so that a wrong file is reported at once
-        from clockhands.checking.result import load
-
-        before = load(options.baseline)
-    if options.type and (options.badge or options.card):
-        from clockhands.checking.examination import only_build
-
-        only_build(options.type)  # they are about one model
-    deviation = _compare(options) if options.against else None
-    results = examine(
-        options.type or str(options.model),
-        **_read_opening(options),
-        only=split_names(options.only),
-        slow=options.slow,
-        progress=_show_last if sys.stderr.isatty() else None,
-        against=options.against if options.runtime else None,
-    )
-    if options.json:
-        data = [result.as_dict() for result in results]
-        data[0] |= {} if deviation is None else {"against": deviation.as_dict()}
-        print(json.dumps(data[0] if len(data) == 1 else data, ensure_ascii=False, indent=1))
-    else:
-        if deviation is not None:
-            _print_text(deviation.text())
-        for result in results:
-            _print_result(result, options)
-    _write_for_readme(results[0], options)
-    if options.report:
-        _write_pages(results, deviation, options.report)
-    differs = deviation is not None and not deviation.same
-    if before is None:
-        failed = any(result.failed_itself if options.own else result.failed for result in results)
-    else:
-        from clockhands.checking.result import changes
-
-        worse = changes(before, results)
-        for line in worse:
-            print(f"worse than {options.baseline}: {line}", file=sys.stderr)
-        failed = bool(worse)
-    return int(failed or differs)
-
-
-def _write_pages(results: Sequence[Result], deviation: Deviation | None, folder: str) -> None:
-    """Write a page for every model, the comparison with a reference first; of several, each into its own folder."""
-    from clockhands.report import write
-
-    with report_new_folder(folder):
-        for result in results:
-            findings = result.findings()
-            if deviation is not None:
-                findings = replace(findings, items=(deviation.to_finding(), *findings.items))
-            own = folder if len(results) == 1 else f"{folder}/{result.model.replace(':', '-')}"
-            print(f"report: {write(findings, own)[0]}", file=sys.stderr)
-
-
-def _show_last(outcome: Outcome) -> None:
-    """Show the last outcome in one line of the terminal."""
-    print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
+    names = ("tiny", "dtype", "device", "weights", "trust_remote_code", "served")
+    return _check_model(options, {name: getattr(options, name) for name in names})
 
 
 def _list_checks(only: list[str] | None) -> int:
@@ -332,24 +164,155 @@ def _list_checks(only: list[str] | None) -> int:
     return 0
 
 
-def _compare_alone(options: Options) -> int:
-    """Print where the model departs from the reference; return 0 if nowhere, else 1."""
-    report = _compare(options)
-    if options.json:
-        print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
-    else:
-        _print_text(report.text())
-    return 0 if report.same else 1
-
-
-def _compare(options: Options) -> Deviation:
-    """Return where the model departs from the reference."""
+def _check_model(options: Options, opening: dict[str, Any]) -> int:
+    """Run the checks, and the comparison with a reference if there is one; return 0 if both hold, else 1."""
     from clockhands.checking.against import compare
+    from clockhands.checking.examination import examine, only_build
+    from clockhands.checking.result import changes, load
 
-    return compare(options.type or str(options.model), options.against, **_read_opening(options))
+    model = options.type or str(options.model)
+    # Read before anything is checked, so that a wrong file is reported at once.
+    before = load(options.baseline) if options.baseline else None
+    if options.type and (options.badge or options.card):
+        only_build(options.type)  # they are about one model
+    deviation = compare(model, options.against, **opening) if options.against else None
+    data: list[dict[str, Any]] = []
+    results: list[Result] = []
+    if deviation is None or options.runtime or list_given(options, _BESIDE):
+        results = examine(
+            model,
+            **opening,
+            only=split_names(options.only),
+            slow=options.slow,
+            progress=_show_last if sys.stderr.isatty() else None,
+            against=options.against if options.runtime else None,
+        )
+        data = [result.as_dict() for result in results]
+        data[0] |= {} if deviation is None else {"against": deviation.as_dict()}
+    elif deviation is not None:
+        data = [deviation.as_dict()]
+    if options.json:
+        print(json.dumps(data[0] if len(data) == 1 else data, ensure_ascii=False, indent=1))
+    else:
+        if deviation is not None:
+            _print_lines(deviation.text())
+        for result in results:
+            _print_result(result, options)
+    if results:
+        _write_files(results, deviation, options)
+    differs = deviation is not None and not deviation.same
+    if before is None:
+        return int(differs or any(result.failed_itself if options.own else result.failed for result in results))
+    worse = changes(before, results)
+    for line in worse:
+        print(f"worse than {options.baseline}: {line}", file=sys.stderr)
+    return int(differs or bool(worse))
 
 
-def _read_opening(options: Options) -> dict[str, Any]:
-    """Return how the model that is checked is opened."""
-    names = ("tiny", "dtype", "device", "weights", "trust_remote_code", "served")
-    return {name: getattr(options, name) for name in names}
+def _show_last(outcome: Outcome) -> None:
+    """Show the last outcome in one line of the terminal."""
+    print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
+
+
+def _print_lines(text: str, indent: int = 6) -> None:
+    """Print lines that begin with a verdict, none of them too long to read."""
+    for line in text.splitlines():
+        spaces = " " * indent
+        print(textwrap.fill(line, 160, subsequent_indent=spaces, break_long_words=False, break_on_hyphens=False))
+
+
+def _print_outcome(head: str, text: str) -> None:
+    _print_lines(f"{head:9} {text}", indent=10)
+
+
+def _print_result(result: Result, options: Options) -> None:
+    """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
+    from clockhands.checking.result import list_reliances
+    from clockhands.checking.verdict.outcome import sentence
+
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
+    _print_lines(result.summary(options.own) + alone)
+    versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
+    count = len(result.outcomes)
+    checks = f"{count} check{'s' * (count != 1)}"
+    print(f"{result.model} · {result.scheme} · {checks} in {result.seconds:.1f} s · {versions}")
+    known = [reliance for reliance in list_reliances(result.outcomes) if reliance.safe is not None]
+    print("You may rely on:" if known else "You may rely on: nothing that was checked whole.")
+    for reliance in known:
+        _print_outcome("", f"{reliance.use:34} {reliance.describe()}")
+    for verdict in _ORDER:
+        outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
+        if verdict in ("PASS", "N/A") and not options.verbose:
+            if outcomes:
+                _print_outcome(verdict, _name_checks(outcomes))
+            for outcome in outcomes:
+                if verdict == "PASS" and outcome.reason and outcome.confirmed is None:  # a remark
+                    _print_outcome("", f"{outcome.check}: {outcome.reason}.")
+            continue
+        for outcome in outcomes:
+            said = sentence(outcome).removeprefix(verdict).strip(" .") or "holds"
+            _print_outcome(verdict, f"{outcome.check}: {said}.")
+            if verdict in ("FAIL", "LIBRARY") and os.environ.get("GITHUB_ACTIONS") == "true":
+                level = "error" if verdict == "FAIL" or not options.own else "warning"
+                place = _find_line(options.model, outcome.where)
+                print(f"::{level} {place}title=clockhands check {outcome.check}::{_escape(said)}")
+
+
+def _find_line(model: str | None, where: str) -> str:
+    """Return file and line of a folder's own code that a cause names, else its configuration; "" without a folder.
+
+    As annotations of GitHub's pipelines name them.
+    """
+    if not model or not (Path(model) / "config.json").is_file():
+        return ""
+    folder = Path(os.path.relpath(model))
+    for name, _, line in (place.strip().partition(":") for place in where.split(",")):
+        if name and line.isdigit() and (folder / name).is_file():
+            break
+    else:
+        name, line = "config.json", "1"
+    file = _escape(str(folder / name)).replace(",", "%2C").replace(":", "%3A")
+    return f"file={file},line={int(line)},"
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _name_checks(outcomes: Sequence[Outcome]) -> str:
+    """Of the source side of an encoder-decoder, on which most checks say nothing, the number is enough."""
+    own = [outcome.check for outcome in outcomes if not outcome.check.startswith("source.")]
+    count = len(outcomes) - len(own)
+    return ", ".join([*own, f"{count} of the source side"] if count else own)
+
+
+def _write_files(results: Sequence[Result], deviation: Deviation | None, options: Options) -> None:
+    """Write the badge and card of the first model, and a page for every model, whatever of these was asked for.
+
+    The page begins with the comparison with a reference; of several, each goes into its own folder.
+    """
+    from clockhands.checking.card import describe_badge, describe_versions, make_card
+    from clockhands.files import write_text
+    from clockhands.report import write
+    from clockhands.report.badge import make_badge
+
+    for path in filter(None, (options.badge, options.card)):
+        if not Path(path).name or Path(path).is_dir():
+            raise UsageError(f"{path} is a folder: name a file to write to")
+    if options.badge:
+        message, light = describe_badge(results[0])
+        title = f"{results[0].summary()}. {describe_versions(results[0])}"
+        print(f"badge: {write_text(options.badge, make_badge('position', message, light, title))}", file=sys.stderr)
+    if options.card:
+        print(f"card: {write_text(options.card, make_card(results[0]))}", file=sys.stderr)
+    if not options.report:
+        return
+    with report_new_folder(options.report):
+        for result in results:
+            findings = result.findings()
+            if deviation is not None:
+                findings = replace(findings, items=(deviation.to_finding(), *findings.items))
+            several = "" if len(results) == 1 else f"/{result.model.replace(':', '-')}"
+            print(f"report: {write(findings, options.report + several)[0]}", file=sys.stderr)

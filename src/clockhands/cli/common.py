@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,25 @@ def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = 
         raise UsageError(f"{option} {path}: there is no folder {place.parent}; make it first, or name another file")
     if place.exists() and not overwrite:
         raise UsageError(f"{path} exists; name another file, or pass --overwrite")
+
+
+def parse_length(option: str, written: str, trained: int | None, unknown: str) -> int:
+    """Return a length in tokens: a number, or a multiple of the trained length such as 2x.
+
+    Raises UsageError for what is neither, and with ``unknown`` for a multiple where no trained length is known.
+    """
+    word = written.strip()
+    if word.endswith("x") and trained is None:
+        raise UsageError(unknown)
+    try:
+        return int(float(word.removesuffix("x")) * (trained or 0)) if word.endswith("x") else int(word)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{option}: {written!r} is neither a number of tokens nor a multiple like 2x") from None
+
+
+def name_texts(files: Sequence[str]) -> str:
+    """Return what the text of ``--text`` is called in sentences."""
+    return f"the text of {', '.join(files)}"
 
 
 @contextmanager
@@ -176,7 +195,6 @@ def read_positions(options: Positions) -> dict[str, Any]:
 
     Raises UsageError for a key that is none of position, and for a scaling without a factor.
     """
-
     overrides: dict[str, Any] = {}
     for key, value in read_assignments(options.overrides).items():
         if not key.startswith("position."):
@@ -184,9 +202,7 @@ def read_positions(options: Positions) -> dict[str, Any]:
         overrides[key.removeprefix("position.")] = parse(value)
     named = {"spectrum": options.spectrum, "factor": options.factor}
     overrides |= {key: value for key, value in named.items() if value is not None}
-    spectrum = overrides.get("spectrum")
-    if spectrum in SCALINGS and overrides.get("factor") is None:
-        raise UsageError(
-            f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
-        )
+    if overrides.get("spectrum") in SCALINGS and overrides.get("factor") is None:
+        spectrum = f"--position.spectrum {overrides['spectrum']}"
+        raise UsageError(f"{spectrum} needs --factor, how many times longer than trained the text is")
     return {key: value for key, value in overrides.items() if value is not None}

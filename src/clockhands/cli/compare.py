@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from clockhands.cli.common import report_new_folder
-from clockhands.cli.flags import POSITIONAL, write_command
+from clockhands.cli.flags import POSITIONAL, list_given, refuse_several, write_command
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.options import options_of, read_assignments
 
@@ -159,16 +160,14 @@ def _read_plan(options: Options) -> Plan:
     from clockhands.comparison import read_plan
     from clockhands.comparison.plan import make_plan
     from clockhands.comparison.plan_file import read_grid
-    from clockhands.runs.recipe import read_tables
+    from clockhands.runs.recipe import make_recipe, read_tables
 
     overrides: dict[str, Any] = {
         name: value for name in ("seeds", "baseline", "metric", "match", "margin", "learned", "target")
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
-    budget = {kind: amount for kind in BUDGETS if (amount := getattr(options, kind)) is not None}
-    if len(budget) > 1:
-        raise UsageError(f"--{' and --'.join(budget)} each say how long; give one of them")
-    if budget:
+    refuse_several(options, BUDGETS, "how long")
+    if budget := {kind: amount for kind in BUDGETS if (amount := getattr(options, kind)) is not None}:
         overrides["budget"] = budget
     if options.redraw_text:
         overrides["redraw_text"] = True
@@ -178,33 +177,21 @@ def _read_plan(options: Options) -> Plan:
             if "data" in read_tables(options.plan):
                 options = replace(options, plan=None, recipe=options.plan)
     if options.plan is not None:
-        stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "overrides") if getattr(options, name)]
-        if stray:
-            raise UsageError(
-                f"{options.plan} says what is varied; leave out {', '.join(stray).replace('overrides', 'set')}"
-            )
+        if stray := list_given(options, ("data", "corpus", "recipe", "vary", "overrides")):
+            raise UsageError(f"{options.plan} says what is varied; leave out {', '.join(stray)}")
         return read_plan(options.plan, overrides)
     if not options.vary:
         raise UsageError("there is nothing to compare: give a plan, or --vary position.scheme=sinusoidal,rope")
-    recipe = _read_recipe(options)
-    overrides.setdefault("budget", {"steps": recipe.training.max_steps})
-    return make_plan(recipe, vary=read_grid(options.vary, recipe), source="the command", **overrides)
-
-
-def _read_recipe(options: Options) -> Any:
-    """Make the recipe that all variants share."""
-    from clockhands.runs.recipe import make_recipe, read_tables
-
-    tables: dict[str, Any] = (
-        read_tables(options.recipe) if options.recipe else {name: dict(t) for name, t in USUAL.items()}
-    )
+    tables: dict[str, Any] = read_tables(options.recipe) if options.recipe else copy.deepcopy(USUAL)
     if options.data is not None:
         tables["data"] = {"corpus": "table", "train": options.data}
     elif options.corpus is not None:
         tables["data"] = {"corpus": options.corpus}
     if "data" not in tables:
         raise UsageError("there is no text: give --data, --corpus or --recipe")
-    return make_recipe(tables, read_assignments(options.overrides), written=True, source="the command")
+    recipe = make_recipe(tables, read_assignments(options.overrides), written=True, source="the command")
+    overrides.setdefault("budget", {"steps": recipe.training.max_steps})
+    return make_plan(recipe, vary=read_grid(options.vary, recipe), source="the command", **overrides)
 
 
 USUAL: dict[str, dict[str, Any]] = {

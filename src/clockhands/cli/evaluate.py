@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from clockhands.cli.common import Device, Opening, Positions, Searching, open_model, prepare, read_positions
-from clockhands.cli.flags import POSITIONAL
+from clockhands.cli.common import (
+    Device,
+    Opening,
+    Positions,
+    Searching,
+    name_texts,
+    open_model,
+    parse_length,
+    prepare,
+    read_positions,
+)
+from clockhands.cli.flags import POSITIONAL, list_given, refuse_several
 from clockhands.errors import UsageError
-from clockhands.options import defaults_of, options_of
+from clockhands.options import options_of
 
 if TYPE_CHECKING:
     from clockhands.data import Pair
@@ -92,9 +102,7 @@ def run(options: Options) -> int:
     """Evaluate the model, and print its scores and the table by length."""
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: what is translated, and what it is compared with")
-    named = [f"--{name}" for name in ("source", "text", "split") if getattr(options, name)]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} each say what to evaluate on; give one of them")
+    refuse_several(options, ("source", "text", "split"), "what to evaluate on")
     if options.unit and not options.text:
         raise UsageError("--unit says how the files of --text are divided into documents; give --text, or leave it out")
     search = options.make_search(options.batch)
@@ -136,8 +144,16 @@ def _evaluate_translator(opened: Run, options: Options, search: Search, progress
     from clockhands.generation import evaluate
 
     if options.length is not None or options.stride is not None:
-        raise UsageError(_describe_longer_splits(opened))
-    text, what = _read_text(opened, options)
+        from clockhands.data import open_corpus
+
+        corpus = open_corpus(opened.recipe.corpus, **opened.recipe.corpus_options)
+        longer = [split for split in corpus if split.startswith("longer")]
+        own = f"--split {' or '.join(longer)}, or " if longer else ""
+        raise UsageError(
+            f"--length cuts the windows of a language model, and {opened.path} translates sentence by sentence; test "
+            f"it on longer ones with {own}--source and --target (its table is by length)"
+        )
+    text, what = _read_text(options)
     result = evaluate(
         opened, text, search=search, tokenize=options.tokenize, lowercase=options.lowercase, progress=progress
     )
@@ -149,23 +165,24 @@ def _evaluate_language_model(opened: Run | LanguageModel, options: Options, prog
     from clockhands.generation import evaluate
     from clockhands.models import to_language_model
 
-    usual = defaults_of(options_of(Options))
-    of_translation = (*options_of(Searching), "tokenize", "lowercase", "source")
-    used = [name for name in of_translation if getattr(options, name) != usual[name]]
-    if used:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in used)
-        raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
+    if used := list_given(options, (*options_of(Searching), "tokenize", "lowercase", "source")):
+        said = f"its loss is measured, and {', '.join(used)} is for translations"
+        raise UsageError(f"{options.run} is a language model: {said}")
     model = to_language_model(opened, "evaluate continuations")
-    text, what = _read_text(opened, options)
+    text, what = _read_text(options)
     results: dict[int | None, Evaluation] = {}
-    for length in _read_lengths(model.trained_length, options):
+    unknown = f"{options.run} does not say how long its trained texts were; give --length in tokens"
+    for word in (options.length or "1x").split(","):
+        length = parse_length(f"--length {options.length}", word, model.trained_length, unknown)
+        if length < 2:
+            raise UsageError(f"--length {options.length}: a window needs 2 tokens or more, and {word!r} is {length}")
         results[length] = evaluate(
             model, text, length=length, stride=options.stride, batch=options.batch, progress=progress
         )
     return what, results, len(model.tokenizer)
 
 
-def _read_text(opened: Run | LanguageModel, options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
+def _read_text(options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
     """Return the text to evaluate on, and one line that names it."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
@@ -176,48 +193,13 @@ def _read_text(opened: Run | LanguageModel, options: Options) -> tuple[Sequence[
         return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
     if options.text:
         documents = [document for file in options.text for document in read_documents(file, options.unit or "file")]
-        return documents, f"the text of {', '.join(options.text)}"
+        return documents, name_texts(options.text)
     recipe = Run.from_folder(options.run).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
     text = corpus.pairs(split) if corpus.task == "translation" else corpus.documents(split)
     instead = "; there is no test split" if split != (options.split or "test") else ""
     return text, f"split {split} ({len(text):,} {corpus.items} of {corpus.description or corpus.name}{instead})"
-
-
-def _read_lengths(trained: int | None, options: Options) -> Iterator[int]:
-    """Yield the lengths of the windows that ``--length`` names, in tokens; without it, the trained length.
-
-    Raises UsageError for what is no length, and for a multiple where no trained length is known.
-    """
-    for word in (options.length or "1x").split(","):
-        number = word.strip().removesuffix("x")
-        multiple = word.strip().endswith("x")
-        if multiple and trained is None:
-            raise UsageError(f"{options.run} does not say how long its trained texts were; give --length in tokens")
-        try:
-            length = int(float(number) * (trained or 0)) if multiple else int(number)
-        except (ValueError, OverflowError):
-            raise UsageError(
-                f"--length {options.length}: {word!r} is neither a number nor a multiple like 2x"
-            ) from None
-        if length < 2:
-            raise UsageError(f"--length {options.length}: a window needs 2 tokens or more, and {word!r} is {length}")
-        yield length
-
-
-def _describe_longer_splits(opened: Run) -> str:
-    """Return why a translator has no windows, and which splits of its corpus are longer than what it was trained on."""
-    from clockhands.data import open_corpus
-    from clockhands.runs import Run
-
-    recipe = Run.from_folder(opened.path).recipe
-    longer = [split for split in open_corpus(recipe.corpus, **recipe.corpus_options) if split.startswith("longer")]
-    own = f"--split {' or '.join(longer)}, or " if longer else ""
-    return (
-        f"--length cuts the windows of a language model, and {opened.path} translates sentence by sentence; test it "
-        f"on longer ones with {own}--source and --target (its table is by length)"
-    )
 
 
 def _print_result(length: int | None, result: Evaluation, tokens: int) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from clockhands.cli.common import Device, Opening, open_model, prepare, report_new_folder
-from clockhands.cli.flags import POSITIONAL, write_command
+from clockhands.cli.common import Device, Opening, name_texts, open_model, parse_length, prepare, report_new_folder
+from clockhands.cli.flags import POSITIONAL, list_given, write_command
 from clockhands.errors import UsageError
-from clockhands.options import Count, Positive, Range, Seed, defaults_of, options_of
+from clockhands.options import Count, Positive, Range, Seed
 
 if TYPE_CHECKING:
     from clockhands.extension import Plan, Tuning
@@ -58,27 +58,10 @@ class Options(Opening, Device):
     json: bool = False
 
 
-def validate(options: Options) -> None:
-    """Raise UsageError for options that exclude each other, and for a folder that holds a model."""
-    if options.only is None:
-        from clockhands.extension.write import refuse_taken
-
-        refuse_taken(Path(options.out))
-    elif said := _list_said(options, ("evaluations",)):
-        raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
-    make_tuning(options)
-
-
-def _list_said(options: Options, names: Iterable[str]) -> list[str]:
-    """Return those of some options whose values are not those that they have when nobody gives them."""
-    usual = defaults_of(options_of(Options))
-    return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) != usual[name]]
-
-
 def make_tuning(options: Options) -> Tuning | None:
     """Return how to train, or None. Raises UsageError for options of a training that is not asked for."""
     if options.train is None:
-        if said := _list_said(options, ("windows", "learning_rate")):
+        if said := list_given(options, ("windows", "learning_rate")):
             verb = "says" if len(said) == 1 else "say"
             raise UsageError(f"{' and '.join(said)} {verb} how to train; give --train STEPS beside")
         return None
@@ -91,11 +74,7 @@ def make_tuning(options: Options) -> Tuning | None:
 
 def find_longest(to: str, trained: int) -> int:
     """Return the longest length. Raises UsageError for what is no length, and for one below the trained."""
-    word = to.strip()
-    try:
-        longest = int(float(word.removesuffix("x")) * trained) if word.endswith("x") else int(word)
-    except (ValueError, OverflowError):
-        raise UsageError(f"--to {to}: that is neither a number of tokens nor a multiple like 8x") from None
+    longest = parse_length("--to", to, trained, "")
     if longest < trained:
         raise UsageError(
             f"--to {to} is {longest:,} tokens, less than the {trained:,} that the model was trained on; give a factor "
@@ -117,30 +96,40 @@ EXAMPLES = (
 
 def run(options: Options) -> int:
     """Measure how far a model reads; unless that is all, choose what makes it read further and write it."""
-    validate(options)
+    from clockhands.extension.write import REPORT, refuse_taken
+
+    folder = Path(options.out)
+    if options.only is None:
+        refuse_taken(folder)
+    elif said := list_given(options, ("evaluations",)):
+        raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
+    make_tuning(options)
     prepare(options)
     from clockhands.extension import extend, measure_only
-    from clockhands.extension.write import refuse_taken
     from clockhands.files import lock_folder
     from clockhands.progress import ProgressCounter
-    from clockhands.report import show
+    from clockhands.report import show, write
 
-    page = None
+    place = folder if options.only else folder / REPORT  # beside the model that is written, or alone
+
+    def write_page(made: Findings) -> Path:
+        with report_new_folder(place, quiet=options.json):
+            return write(made, place)[0]
+
+    page = place / "index.html"
     if options.only:
         model, plan = _open(options)
         with ProgressCounter() as progress:
             findings = measure_only(model, plan, progress)
-        page = None if options.json else _write_page(findings, options)
+        if not options.json:
+            page = write_page(findings)
     else:
-        with lock_folder(Path(options.out)), ProgressCounter() as progress:
-            refuse_taken(Path(options.out))  # another process may have written it while this one waited
+        with lock_folder(folder), ProgressCounter() as progress:
+            refuse_taken(folder)  # another process may have written it while this one waited
             model, plan = _open(options)
             if plan.longest == plan.trained:
                 raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
-            findings = extend(
-                model, plan, Path(options.out), write_page=lambda made: _write_page(made, options), progress=progress
-            )
-            page = _place_page(options) / "index.html"
+            findings = extend(model, plan, folder, write_page=write_page, progress=progress)
     if options.json:
         print(findings.to_json())
     else:
@@ -175,7 +164,7 @@ def _read_text(model: LanguageModel, options: Options) -> tuple[Sequence[str], s
     from clockhands.runs import Run
 
     if options.text:
-        return [read_documents(file, "file")[0] for file in options.text], f"the text of {', '.join(options.text)}"
+        return [read_documents(file, "file")[0] for file in options.text], name_texts(options.text)
     if is_run(options.run):
         recipe = Run.from_folder(options.run).recipe
         corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
@@ -183,19 +172,3 @@ def _read_text(model: LanguageModel, options: Options) -> tuple[Sequence[str], s
         return corpus.documents(split), f"split {split} of {corpus.description or corpus.name}"
     corpus = open_corpus("stdlib")
     return corpus.documents("test"), corpus.description
-
-
-def _place_page(options: Options) -> Path:
-    """Return the folder of the page: beside the model that is written, or alone."""
-    from clockhands.extension.write import REPORT
-
-    return Path(options.out) if options.only else Path(options.out) / REPORT
-
-
-def _write_page(findings: Findings, options: Options) -> Path:
-    """Write the page and return its path."""
-    from clockhands.report import write
-
-    folder = _place_page(options)
-    with report_new_folder(folder, quiet=options.json):
-        return write(findings, folder)[0]

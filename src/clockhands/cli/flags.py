@@ -27,6 +27,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
+from clockhands.errors import UsageError
 from clockhands.options import Option, check_value, convert, options_of, parse
 
 Options = TypeVar("Options")
@@ -85,7 +86,8 @@ def write_command(verb: str, options: Any, leave_out: Iterable[str] = ()) -> str
         if option.name in leave_out or value in (None, ()) or value == option.default:
             continue
         flag = _name_flag(option)
-        shown = [f"{v:.17g}" if isinstance(v, float) else str(v) for v in (value if _is_many(value) else [value])]
+        parts = value if isinstance(value, tuple) else [value]
+        shown = [f"{part:.17g}" if isinstance(part, float) else str(part) for part in parts]
         if POSITIONAL in marks:
             words += shown
         elif isinstance(value, bool):
@@ -97,8 +99,19 @@ def write_command(verb: str, options: Any, leave_out: Iterable[str] = ()) -> str
     return shlex.join(words)
 
 
-def _is_many(value: Any) -> bool:
-    return isinstance(value, (tuple, list))
+def list_given(options: Any, names: Iterable[str]) -> list[str]:
+    """Return the flags of those options whose values are not their defaults; the name of a word in its place."""
+    known = options_of(type(options))
+    given = [known[name] for name in names if getattr(options, name) != known[name].default]
+    marks = {option.name: _read_annotation(option.type)[1] for option in given}
+    return [option.name if POSITIONAL in marks[option.name] else _name_flag(option) for option in given]
+
+
+def refuse_several(options: Any, names: Iterable[str], what: str) -> None:
+    """Raise UsageError if several of these options are given, each of which says ``what``."""
+    given = list_given(options, names)
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} each say {what}; give one of them")
 
 
 def _read_annotation(type_: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -134,8 +147,7 @@ def _add_flag(place: Any, option: Option) -> None:
     elif typing.get_origin(base) is Literal:
         settings["choices"] = typing.get_args(base)
     elif typing.get_origin(base) is tuple:
-        many = {"action": "append"} if REPEATED in marks else {"nargs": "+", "action": "extend"}
-        settings |= many
+        settings |= {"action": "append"} if REPEATED in marks else {"nargs": "+", "action": "extend"}
     elif base is not str:
         settings["type"] = read_as(base)
     if POSITIONAL not in marks:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from clockhands.cli.common import report_new_folder
 from clockhands.cli.compare import Format, Running, execute, present, write_page
-from clockhands.cli.flags import POSITIONAL, write_command
+from clockhands.cli.flags import POSITIONAL, list_given, write_command
 from clockhands.errors import UsageError
 from clockhands.files import write_text
 from clockhands.options import options_of
@@ -61,13 +61,16 @@ def run(options: Options) -> int:
     from clockhands.studies import STUDIES
 
     if options.name is None:
-        stray = [name for name in ("out", "seeds", "text", "dry_run", "keep", "on") if getattr(options, name)]
-        if stray:
+        if stray := list_given(options, ("out", "seeds", "text", "dry_run", "keep", "on")):
             raise UsageError(
-                f"--{stray[0].replace('_', '-')} is of a study, and none is named: clockhands study NAME runs one, and "
-                "clockhands study alone lists them"
+                f"{stray[0]} is of a study, and none is named: clockhands study NAME runs one, and clockhands study "
+                "alone lists them"
             )
-        return _list()
+        width = max(map(len, STUDIES))
+        for name, study in STUDIES.items():
+            print(f"{name:<{width}}  {study.question}  ({study.trials} trials, about {study.minutes} min on one core)")
+        print("\nclockhands study NAME runs one and prints its answer; --dry-run measures its cost.")
+        return 0
     from clockhands.cli.trials import describe, print_verdicts
     from clockhands.comparison.task_findings import find_plan_ceiling, find_plan_floor
     from clockhands.studies import conclude_study
@@ -98,13 +101,3 @@ def run(options: Options) -> int:
     print_verdicts(comparison)
     print(f"\nThe page: {page}")
     return 0 if any(trial.finished for trial in comparison.trials) else 1
-
-
-def _list() -> int:
-    from clockhands.studies import STUDIES
-
-    width = max(map(len, STUDIES))
-    for name, study in STUDIES.items():
-        print(f"{name:<{width}}  {study.question}  ({study.trials} trials, about {study.minutes} min on one core)")
-    print("\nclockhands study NAME runs one and prints its answer; --dry-run measures its cost.")
-    return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from clockhands.cli.common import report_new_folder
-from clockhands.cli.flags import POSITIONAL
+from clockhands.cli.flags import POSITIONAL, list_given, refuse_several
 from clockhands.errors import UsageError
 from clockhands.options import Seed, read_assignments
 
@@ -103,9 +103,7 @@ def _read_recipe(options: Options, overrides: dict[str, str]) -> Any:
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) not in (None, ())}
     # A flag that was given one value holds it alone.
     flags = {key: value[0] if isinstance(value, tuple) and len(value) == 1 else value for key, value in flags.items()}
-    kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag)]
-    if len(kinds) > 1:
-        raise UsageError(f"--{' and --'.join(kinds)} each say what to train on; give one of them")
+    refuse_several(options, ("source", "data", "text"), "what to train on")
     if "data.source" in flags or "data.target" in flags:
         flags.setdefault("data.corpus", tables.get("data", {}).get("corpus", "parallel"))
     if "data.train" in flags:
@@ -121,10 +119,8 @@ def _read_recipe(options: Options, overrides: dict[str, str]) -> Any:
 
 
 def _resume(options: Options, run: str, overrides: dict[str, str]) -> int:
-    used = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) not in (None, ())]
-    if used:
-        named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in used)
-        raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
+    if used := list_given(options, (*FLAGS, "recipe", "out")):
+        raise UsageError(f"--resume goes on with the recipe of the run; leave out {', '.join(used)}")
     from clockhands.runs import Run
     from clockhands.runs.recipe import read_training_overrides
     from clockhands.training import resume

@@ -54,9 +54,9 @@ def _against_eager(subject: Subject, other: str) -> Iterator[Measurement]:
     masks: dict[str, Tensor | None] = {"no padding": None}
     if subject.takes("mask"):
         for label, pads in (("pads on the right", slice(-6, None)), ("pads on the left", slice(6))):
-            mask = torch.ones_like(ids, dtype=torch.bool)
-            mask[0, pads] = False
-            masks[label] = mask
+            padded = torch.ones_like(ids, dtype=torch.bool)
+            padded[0, pads] = False
+            masks[label] = padded
     twins = [_with_attention(subject, name) for name in ("eager", other)]
     for label, mask in masks.items():
         wanted, actual = [twin.logits(ids, mask) for twin in twins]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import weakref
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clockhands.checking.runtimes.program import Program, count_real, import_engine, refuse_gaps
+from clockhands.checking.runtimes.program import Program, count_real, import_engine
 from clockhands.errors import CheckpointError, UsageError
 
 _TOKENS, _ROWS = 1_024, 8  # places in the KV cache, and texts that may share it
@@ -89,12 +90,11 @@ class LlamaCpp(Program):
     def reuse(self, ids: Tensor) -> Tensor:
         """Return the logits of one text, of which what the last such text had too is not read again."""
         text = ids[0].tolist()
-        pairs = zip(text[:-1], self._kept, strict=False)
-        most = min(len(text) - 1, len(self._kept))  # the last token is always read
-        common = next((n for n, (token, kept) in enumerate(pairs) if token != kept), most)
+        pairs = zip(text[:-1], self._kept, strict=False)  # the last token is always read
+        common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
         kept = self._kept_logits[:common]
         self._forget(common)
-        logits = torch.cat([kept, self._decode([text[common:]], common)[0]]) if common else self._decode([text], 0)[0]
+        logits = torch.cat([kept, self._decode([text[common:]], common)[0]])
         self._kept, self._kept_logits = text, logits
         return logits.unsqueeze(0)
 
@@ -110,7 +110,11 @@ class LlamaCpp(Program):
         counts = [len(row) for row in ids] if mask is None else [count - past for count in count_real(mask)]
         if past and min(counts) < ids.shape[1]:
             raise NotImplementedError("texts of unequal length are not read on from the cache here")
-        first = refuse_gaps(positions, len(ids)) if positions is not None else past
+        first = past
+        if positions is not None:
+            if positions.dim() != 2 or (positions.diff(dim=1) != 1).any() or (positions != positions[:1]).any():
+                raise NotImplementedError("the program takes no positions that have gaps")
+            first = int(positions[0, 0])
         if cache is None:
             self._forget(0)
         else:
@@ -125,21 +129,18 @@ class LlamaCpp(Program):
 
     def _decode(self, texts: Sequence[Sequence[int]], first: int) -> list[Tensor]:
         """Read the next tokens of each text, from position ``first``, and return their logits [S, V]."""
-        batch, owners = self._batch, list[int]()
+        batch, n = self._batch, 0
         for row, text in enumerate(texts):
-            for place, token in enumerate(text):
-                n = len(owners)
-                batch.token[n], batch.pos[n], batch.logits[n] = token, first + place, True
+            for place, token in enumerate(text, first):
+                batch.token[n], batch.pos[n], batch.logits[n] = token, place, True
                 batch.n_seq_id[n], batch.seq_id[n][0] = 1, row
-                owners.append(row)
-        batch.n_tokens = len(owners)
-        status = self._library.llama_decode(self._context, batch)
-        if status:
-            raise CheckpointError(f"llama_decode gave {status} for {len(owners)} tokens from position {first}")
-        size = (self.vocabulary,)
-        read = [self._library.llama_get_logits_ith(self._context, n) for n in range(len(owners))]
-        every = torch.from_numpy(np.stack([np.ctypeslib.as_array(logits, size) for logits in read]))
-        return list(every.split([len(text) for text in texts]))
+                n += 1
+        batch.n_tokens = n
+        if status := self._library.llama_decode(self._context, batch):
+            raise CheckpointError(f"llama_decode gave {status} for {n} tokens from position {first}")
+        rows = [self._library.llama_get_logits_ith(self._context, place) for place in range(n)]
+        logits = torch.from_numpy(np.stack([np.ctypeslib.as_array(row, (self.vocabulary,)) for row in rows]))
+        return list(logits.split([len(text) for text in texts]))
 
 
 def _free(library: Any, batch: Any, context: Any, model: Any) -> None:

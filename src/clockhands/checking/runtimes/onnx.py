@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,20 +48,22 @@ class OnnxProgram(Program):
             raise CheckpointError(f"{path} cannot be opened by ONNX Runtime: {_shorten(fault)}") from fault
         self.name, self.engine = path, ("onnxruntime", str(library.__version__))
         self._inputs = {entry.name: entry for entry in self._session.get_inputs()}
-        outputs = [entry.name for entry in self._session.get_outputs()]
-        _check_names(path, list(self._inputs), outputs)
+        outputs = {entry.name: entry for entry in self._session.get_outputs()}
+        _check_names(path, self._inputs, outputs)
         self._past = [name for name in self._inputs if name.startswith("past")]
         self._outputs = ["logits", *(name for name in outputs if name.startswith("present"))]
         batch, length = self._inputs["input_ids"].shape
-        self._batch, self._length = (size if isinstance(size, int) else None for size in (batch, length))
-        config = _read_config(Path(path))
+        self._batch = batch if isinstance(batch, int) else None
+        self._length = length if isinstance(length, int) else None
+        config: dict[str, Any] = {}
+        with contextlib.suppress(CheckpointError):  # what Optimum writes beside an export
+            config = read_json(Path(path).parent / "config.json")
         limit = self._length or config.get("max_position_embeddings") or config.get("n_positions")
         self.max_length = limit if isinstance(limit, int) and limit > 0 else None
         cached = bool(self._past) and len(self._past) == len(self._outputs) - 1 and self._length is None
         known = {"mask": "attention_mask" in self._inputs, "positions": "position_ids" in self._inputs, "cache": cached}
         self.takes = frozenset(name for name, there in known.items() if there)
-        width = next(entry for entry in self._session.get_outputs() if entry.name == "logits").shape[-1]
-        tried = torch.zeros(self._batch or 1, 1, dtype=torch.long)
+        width, tried = outputs["logits"].shape[-1], torch.zeros(self._batch or 1, 1, dtype=torch.long)
         self.vocabulary = width if isinstance(width, int) else self.logits(tried).shape[-1]
 
     def new_cache(self) -> Past:
@@ -90,52 +93,42 @@ class OnnxProgram(Program):
         places = (seen.cumsum(1) - 1).clamp(min=0)[:, -length:] if positions is None else positions.expand(rows, -1)
         pads = (self._length or length) - length  # an export of one length alone reads shorter texts with pads behind
         inputs = [torch.nn.functional.pad(tensor, (0, max(pads, 0))).numpy() for tensor in (ids, seen, places)]
-        logits, *present = self._call(inputs, None if cache is None else cache.arrays)
-        if cache is not None:
-            cache.arrays, cache.length = present, past + length
-        return torch.from_numpy(logits[:, :length].astype(np.float32))
-
-    def _call(self, inputs: Sequence[Any], past: Sequence[Any] | None) -> list[Any]:
-        values = dict(zip(_KNOWN, (*inputs, np.array([past is not None])), strict=True))
-        feeds = {name: values[name] for name in _KNOWN if name in self._inputs}
+        filled = None if cache is None else cache.arrays
+        values = dict(zip(_KNOWN, (*inputs, np.array([filled is not None])), strict=True))
+        feeds = {name: value for name, value in values.items() if name in self._inputs}
         for place, name in enumerate(self._past):
-            feeds[name] = self._make_empty(name, len(inputs[0])) if past is None else past[place]
+            feeds[name] = self._make_empty(name, rows) if filled is None else filled[place]
         for name, value in feeds.items():
             if self._inputs[name].type == "tensor(int32)":
                 feeds[name] = value.astype(np.int32)
         try:
-            return list(self._session.run(self._outputs, feeds))
+            logits, *present = self._session.run(self._outputs, feeds)
         except Exception as fault:  # as above
             raise CheckpointError(_shorten(fault)) from fault
+        if cache is not None:
+            cache.arrays, cache.length = present, past + length
+        return torch.from_numpy(logits[:, :length].astype(np.float32))
 
     def _make_empty(self, name: str, rows: int) -> Any:
         """Make a KV cache of no tokens: of [batch, heads, tokens, width], only the second and last size are fixed."""
-        shape = [size if isinstance(size, int) else None for size in self._inputs[name].shape]
-        if len(shape) != 4 or shape[1] is None or shape[3] is None:
+        shape = self._inputs[name].shape
+        if len(shape) != 4 or not isinstance(shape[1], int) or not isinstance(shape[3], int):
             raise CheckpointError(
-                f"{self.name}: the input {name} has the shape {self._inputs[name].shape}; "
+                f"{self.name}: the input {name} has the shape {shape}; "
                 "only caches [batch, heads, tokens, width] with fixed heads and width can be filled"
             )
         return np.zeros((rows, shape[1], 0, shape[3]), _TYPES.get(self._inputs[name].type, np.float32))
 
 
-def _check_names(path: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+def _check_names(path: str, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+    faults = [f"has no {name}" for name, names in (("input_ids", inputs), ("logits", outputs)) if name not in names]
     unknown = [name for name in inputs if name not in _KNOWN and not name.startswith("past")]
-    missing = [name for name, names in (("input_ids", inputs), ("logits", outputs)) if name not in names]
-    if missing or unknown:
-        faults = [f"has no {name}" for name in missing] + [f"needs {name}, which is not known here" for name in unknown]
+    faults += [f"needs {name}, which is not known here" for name in unknown]
+    if faults:
         raise CheckpointError(
             f"{path} {' and '.join(faults)}: export a decoder with the inputs input_ids, attention_mask, position_ids, "
             "past_key_values.* and the outputs logits, present.*"
         )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    """Return the configuration that Optimum writes beside an export; empty where there is none that can be read."""
-    try:
-        return read_json(path.parent / "config.json")
-    except CheckpointError:
-        return {}
 
 
 def _shorten(fault: Exception) -> str:

@@ -73,7 +73,10 @@ def open_program(name: str, model: str | None = None, reference: Subject | None 
     limits = [limit for limit in (program.max_length, facts.limit) if limit]
     subject = Subject(program.name, program, lambda *_: program, replace(facts, limit=min(limits, default=None)))
     if reference is None and subject.takes("positions"):
-        subject.facts = replace(subject.facts, absolute=_is_absolute(subject))
+        ids = subject.tokens(1, 8)
+        with contextlib.suppress(Exception):  # the checks tell what a program raises
+            moved = subject.logits(ids, positions=subject.arange(1, 8, 1))  # a short text, one position later
+            subject.facts = replace(subject.facts, absolute=difference(moved, subject.logits(ids)) > MOST)
     return subject
 
 
@@ -96,16 +99,6 @@ def measure_noise(subject: Subject) -> None:
     program: Any = subject.adapter
     program.noise = max(noise, min(changes))
     program.tolerance = max(TOLERANCE, min(MARGIN * program.noise, MOST))
-
-
-def _is_absolute(subject: Subject) -> bool:
-    """Whether a short text scores otherwise one position later."""
-    ids = subject.tokens(1, 8)
-    try:
-        moved = subject.logits(ids, positions=subject.arange(1, 8, 1))
-        return difference(moved, subject.logits(ids)) > MOST
-    except Exception:  # the checks tell what a program raises
-        return False
 
 
 def score_tokens(subject: Subject, ids: Tensor, *arguments: Any) -> Tensor:
@@ -136,13 +129,3 @@ def count_real(mask: Tensor) -> list[int]:
     if not torch.equal(mask.bool(), torch.arange(mask.shape[1])[None] < counts[:, None]):
         raise NotImplementedError("the program takes texts of unequal length, and no pads before or inside them")
     return counts.tolist()
-
-
-def refuse_gaps(positions: Tensor | None, rows: int) -> int:
-    """Return where positions begin. Raises NotImplementedError unless they follow each other, alike in all rows."""
-    if positions is None:
-        return 0
-    line = positions.expand(rows, -1)
-    if positions.dim() != 2 or bool((line.diff(dim=1) != 1).any()) or bool((line != line[:1]).any()):
-        raise NotImplementedError("the program takes no positions that have gaps")
-    return int(line[0, 0])

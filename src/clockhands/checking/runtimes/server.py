@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.request
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,13 +46,14 @@ class CompletionsServer(Program):
         local = parts.hostname in ("127.0.0.1", "localhost", "::1")
         proxies = urllib.request.ProxyHandler({}) if local else urllib.request.ProxyHandler()
         self._opener = urllib.request.build_opener(proxies, _NoRedirect)
-        described = self._choose(model)
+        described = self._choose_model(model)
         self._model = str(described["id"])
         length = described.get("max_model_len")
         self.max_length = length if type(length) is int and length > 1 else None
         self._flags: dict[str, Any] = {}
         self._ask([[0, 0]])  # says why, if it cannot be scored at all
-        self.vocabulary = self._count_tokens()
+        # The first token that is refused, found by halving.
+        self.vocabulary = 1 + bisect_left(range(1, _MOST_TOKENS), True, key=lambda n: not self._answers([[n, n]]))
         together = {"mask"} if self._answers([[1, 2], [3, 4, 5]]) else set()
         self._flags = {"cache_prompt": False}
         reuse = {"reuse"} if self._answers([[1, 2]]) else set()
@@ -66,13 +68,14 @@ class CompletionsServer(Program):
         texts = [row[:count] for row, count in zip(ids.tolist(), counts, strict=True)]
         if len(texts) > 1 and "mask" not in self.takes:
             raise NotImplementedError("the server takes one text at a time")
-        return _lay_out(self._ask(texts), ids.shape[1])
+        scores = self._ask(texts)
+        return torch.nn.functional.pad(scores, (0, 0, 0, ids.shape[1] - scores.shape[1]))
 
     def reuse(self, ids: Tensor) -> Tensor:
         """Return the same of one text, for which the server may use its prefix cache."""
-        return _lay_out(self._ask(ids.tolist(), reuse=True), ids.shape[1])
+        return self._ask(ids.tolist(), reuse=True)
 
-    def _choose(self, model: str | None) -> dict[str, Any]:
+    def _choose_model(self, model: str | None) -> dict[str, Any]:
         """Return what the server says of the model of that name, or of its only one.
 
         A named model need not be listed: transformers lists what its hub cache holds, and fails without one.
@@ -92,14 +95,6 @@ class CompletionsServer(Program):
             raise UsageError(f"{self.name} has the models {names}: choose with --model NAME")
         return models.get(model, {"id": model})
 
-    def _count_tokens(self) -> int:
-        """Return how many tokens there are: the first that is refused, which is found by halving."""
-        low, high = 0, _MOST_TOKENS
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._answers([[middle, middle]]) else (low, middle)
-        return high
-
     def _answers(self, texts: Sequence[list[int]]) -> bool:
         try:
             self._ask(texts)
@@ -107,8 +102,11 @@ class CompletionsServer(Program):
             return False
         return True
 
-    def _ask(self, texts: Sequence[list[int]], reuse: bool = False) -> list[list[float]]:
-        """Return the scores of each text, without its first token. Raises CheckpointError for any other answer."""
+    def _ask(self, texts: Sequence[list[int]], reuse: bool = False) -> Tensor:
+        """Return the scores [B, S, 1] of each text behind its first token, else 0.
+
+        Raises CheckpointError for any other answer.
+        """
         asked_for = {"max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
         flags = dict.fromkeys(self._flags, reuse)
         answer = self._send("/completions", {"model": self._model, "prompt": texts, **asked_for, **flags})
@@ -119,9 +117,13 @@ class CompletionsServer(Program):
             raise CheckpointError(f"{self.name} {_NO_SCORES}") from fault
         if any(type(index) is not int for index in indices) or sorted(indices) != list(range(len(texts))):
             raise CheckpointError(f"{self.name} gave answers of the indices {indices[:8]} for {len(texts)} texts")
-        return [self._cut(rows[n], len(text)) for n, text in enumerate(texts)]
+        scores = torch.zeros(len(texts), max(map(len, texts)), 1, dtype=torch.float64)
+        for place, text in enumerate(texts):
+            row = self._read_scores(rows[place], len(text))
+            scores[place, 1 : len(text), 0] = torch.tensor(row, dtype=torch.float64)
+        return scores
 
-    def _cut(self, row: Any, length: int) -> list[float]:
+    def _read_scores(self, row: Any, length: int) -> list[float]:
         """Leave out what was generated, and the first token, of which no log-probability is known."""
         if not isinstance(row, list):
             raise CheckpointError(f"{self.name} gave {str(row)[:40]!r} as token_logprobs, which is no list")
@@ -148,22 +150,13 @@ class CompletionsServer(Program):
                 return parse_json(answer)
         except (OSError, http.client.HTTPException) as fault:
             reason = getattr(fault, "reason", fault)
-            raise CheckpointError(
-                f"{self._address}{path} cannot be reached: {reason}; is the server running?"
-            ) from fault
+            unreachable = f"{self._address}{path} cannot be reached: {reason}; is the server running?"
+            raise CheckpointError(unreachable) from fault
         except ValueError as fault:
             raise CheckpointError(f"{self._address}{path} answered what cannot be read: {fault}") from fault
         text = " ".join(answer[:400].decode("utf8", "replace").split())
         refused = f". It {_NO_SCORES}" if body is not None and status in (400, 422) else ""
         raise Refused(f"{self._address}{path} answered {status}: {text[:200]}{refused}")
-
-
-def _lay_out(rows: Sequence[list[float]], length: int) -> Tensor:
-    """Return scores [B, S, 1]: those of each row behind its first token, 0 elsewhere."""
-    scores = torch.zeros(len(rows), length, 1, dtype=torch.float64)
-    for place, row in enumerate(rows):
-        scores[place, 1 : 1 + len(row), 0] = torch.tensor(row, dtype=torch.float64)
-    return scores
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
