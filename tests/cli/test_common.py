@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import VERBS, Parser, main
-from clockhands.cli.common import check_file, report_new_folder
+from clockhands.cli.common import check_file, parse_length, report_new_folder
 from clockhands.cli.flags import declare, read_as
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import UsageError
@@ -51,6 +51,16 @@ def test_whole_numbers() -> None:
     for written in ("1.5", "1e30", str(2**63), "9" * 5000):
         with pytest.raises(argparse.ArgumentTypeError):
             as_int(written)
+
+
+def test_a_length_is_tokens_or_a_multiple_of_the_trained_one() -> None:
+    lengths = [parse_length("--length", word, 64, "") for word in ("2x", " 1.5x", "16", "0.5x")]
+    assert lengths == [128, 96, 16, 32] and parse_length("--length", "16", None, "") == 16
+    with pytest.raises(UsageError, match="nobody knows"):
+        parse_length("--length", "1x", None, "nobody knows")
+    for written in ("far", "infx", "x", "1.5"):
+        with pytest.raises(UsageError, match="neither a number of tokens nor a multiple like 2x"):
+            parse_length("--length", written, 64, "")
 
 
 def test_a_file_is_written_where_a_folder_is_and_nothing_else(tmp_path: Path) -> None:
@@ -180,7 +190,7 @@ def test_a_foreign_model_continues_a_prompt(llama: str, capsys: pytest.CaptureFi
         (["evaluate", "LLAMA", "--text", "book.txt", "--length", "9000"], "less than one window of length=9000"),
         (["evaluate", "LLAMA", "--unit", "line"], "--unit says how the files of --text are divided into documents"),
         (["generate", "LLAMA", "--set", "base=3"], "write position.OPTION=VALUE"),
-        (["generate", "LLAMA", "--top-p", "0"], "top_p is 0.0; it is a share of the probability, from 1e-09 to 1"),
+        (["generate", "LLAMA", "--top-p", "0"], "top_p is 0.0, but must be from 1e-09 to 1"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from clockhands.cli import evaluate, main
-from clockhands.errors import UsageError
+from clockhands.cli import main
 from clockhands.runs import Run
 from tests.generation.conftest import translator, writer
 
@@ -47,17 +45,6 @@ def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureF
         assert main(["evaluate", run]) == 1, row
         said = capsys.readouterr().err.strip().splitlines()
         assert len(said) == 1 and message in said[0], row
-
-
-@pytest.mark.parametrize(("length", "windows"), [(None, [64]), ("2x,16,0.5x", [128, 16, 32])])
-def test_the_windows_are_those_trained_on_unless_others_are_asked_for(length: str | None, windows: list[int]) -> None:
-    assert list(evaluate._read_lengths(64, Namespace(length=length))) == windows
-
-
-def test_a_multiple_of_a_length_that_nobody_knows_is_refused() -> None:
-    assert list(evaluate._read_lengths(None, Namespace(length="16,32", run="x"))) == [16, 32]
-    with pytest.raises(UsageError, match="does not say how long its trained texts were; give --length in tokens"):
-        list(evaluate._read_lengths(None, Namespace(length=None, run="x")))
 
 
 def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:

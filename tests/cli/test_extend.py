@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 from clockhands.cli import Parser, main
-from clockhands.cli.extend import UNTOLD, Options, find_longest, make_tuning
+from clockhands.cli.extend import UNTOLD, Options, make_tuning
 from clockhands.cli.flags import declare, read_options, write_command
 from clockhands.errors import UsageError
 from clockhands.files import lock_folder
@@ -22,17 +22,6 @@ def parse(*words: str) -> Options:
     parser = Parser()
     declare(parser, Options)
     return read_options(parser, Options, words)
-
-
-def test_a_length_is_tokens_or_a_multiple() -> None:
-    assert [find_longest(to, 64) for to in ("2x", " 1.5x", "128", "1x")] == [128, 96, 128, 64]
-    for to, message in (
-        ("far", "neither a number of tokens nor a multiple"),
-        ("infx", "neither a number of tokens"),
-        ("63", "is 63 tokens, less than the 64"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            find_longest(to, 64)
 
 
 def test_a_training_has_what_was_asked_for() -> None:

@@ -72,17 +72,6 @@ def make_tuning(options: Options) -> Tuning | None:
     return Tuning(options.train, options.windows or "skip", learning_rate=options.learning_rate, seed=options.seed)
 
 
-def find_longest(to: str, trained: int) -> int:
-    """Return the longest length. Raises UsageError for what is no length, and for one below the trained."""
-    longest = parse_length("--to", to, trained, "")
-    if longest < trained:
-        raise UsageError(
-            f"--to {to} is {longest:,} tokens, less than the {trained:,} that the model was trained on; give a factor "
-            "of 1 or more"
-        )
-    return longest
-
-
 UNTOLD = ("out", "json", "device", "threads", "trust_remote_code")
 """Options that the command beside the findings does not repeat."""
 EXAMPLES = (
@@ -147,7 +136,12 @@ def _open(options: Options) -> tuple[LanguageModel, Plan]:
     trained = model.trained_length if options.trained is None else options.trained
     if trained is None:
         raise UsageError(f"{model.source} does not say how long its trained texts were; give --trained TOKENS")
-    longest = find_longest(options.to, trained)
+    longest = parse_length("--to", options.to, trained, "")
+    if longest < trained:
+        raise UsageError(
+            f"--to {options.to} is {longest:,} tokens, less than the {trained:,} that the model was trained on; give a "
+            "factor of 1 or more"
+        )
     documents, text = _read_text(model, options)
     plan = Plan(
         documents, text, trained, longest, options.texts, options.items, options.evaluations, options.margin,
