@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ from transformers import (
 import clockhands
 from clockhands.attention import install, record
 from clockhands.errors import UsageError
-from clockhands.extension.extend import Plan
-from clockhands.models import LanguageModel
 from clockhands.schemes import (
     Alibi,
     Composition,
@@ -53,6 +52,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "helium": {"layout": "interleaved"}, "exaone4": {}, "arcee": {}, "seed_oss": {},
 }  # fmt: skip
 """Architectures with a rotation, and how their pairs lie where it is not in halves, or what else is set."""
+
+needs_workbench = pytest.mark.skipif(find_spec("tomli_w") is None, reason="the core alone is installed")
 
 
 def tokens(rows: int = 2, length: int = 12) -> Tensor:
@@ -286,16 +287,55 @@ def test_a_static_cache_and_autocast_are_what_they_are_without() -> None:
         assert (rounded - wanted).abs().max() < 0.1 * wanted.abs().max()
 
 
+@needs_workbench
 def test_check_reads_a_model_with_a_scheme_and_extend_refuses_it() -> None:
+    from clockhands.extension.extend import Plan
+    from clockhands.models import LanguageModel
+
     model = build("llama")
     with install(model, Alibi(HEADS)):
-        found = {finding.name: finding for finding in clockhands.check(model, only=["cache", "load", "attention"])}
+        found = clockhands.check(model, only=["cache", "load", "attention"])
         with pytest.raises(UsageError, match=r"a scheme is installed in LlamaForCausalLM.*take it out first"):
             clockhands.extend(
                 LanguageModel("here", model, None), Plan(["a"], "a text", trained=8, longest=16), Path("nowhere")
             )
+    assert found.facts["encoding"] == "Alibi"
     assert found["check.cache.static"].light == found["check.cache.steps"].light == "good"
     assert "a scheme is installed in it" in found["check.load.round_trip"].verdict
+
+
+@needs_workbench
+@pytest.mark.parametrize(
+    ("scheme", "layers", "kernel", "sentence"),
+    [
+        (NoPosition(), None, "skip", "Nothing tells the model position, except a causal mask where it has one. "
+         "Installed: NoPosition() in place of the rotation in every layer."),
+        (Alibi(HEADS), [1, 3], "info", "Queries and keys are rotated by an angle that grows with their position and "
+         "position enters the attention itself. Installed: Alibi(4) in place of the rotation in layer 2 and 4."),
+    ],
+)  # fmt: skip
+def test_evaluate_and_inspect_read_the_scheme(
+    scheme: Scheme, layers: list[int] | None, kernel: str, sentence: str
+) -> None:
+    """The loss is that of the logits that the model itself gives with the scheme; its untrained control has it too."""
+    from clockhands.generation.perplexity import cut_evaluation_windows
+    from clockhands.models import LanguageModel
+    from tests.runs.tiny import make_tokenizer
+
+    model, tokenizer, texts = build("llama"), make_tokenizer(), ["a quick brown fox " * 12]
+    with install(model, scheme, layers=layers):
+        evaluation = clockhands.evaluate(model, texts, tokenizer=tokenizer, length=16)
+        ids = cut_evaluation_windows(LanguageModel("", model, tokenizer), texts, 16).ids_NS
+        with torch.no_grad():
+            loss = model(torch.from_numpy(ids), labels=torch.from_numpy(ids)).loss
+        found = clockhands.inspect(model, ids=torch.from_numpy(ids), length=16, count=8)
+    assert evaluation.loss.mean == pytest.approx(float(loss), rel=1e-5)
+    assert found.facts["position"] == sentence and found["kernel"].light == kernel
+    assert clockhands.evaluate(model, texts, tokenizer=tokenizer, length=16).loss.mean != evaluation.loss.mean
+    with pytest.raises(UsageError, match="LlamaForCausalLM is open already: give its tokenizer too"):
+        clockhands.evaluate(model, texts)
+    with pytest.raises(UsageError, match="with LlamaModel, which is no model of transformers with an output layer"):
+        clockhands.evaluate(model.model, texts, tokenizer=tokenizer)
 
 
 @torch.no_grad()

@@ -70,7 +70,7 @@ def test_what_is_neither_pairs_nor_documents_is_refused(writer: Run, text: Any, 
 
 
 def test_pairs_for_a_language_model_are_refused(writer: Run) -> None:
-    message = r"cannot evaluate translations with .*, a language model; give documents, each a str, instead of Pairs"
+    message = r"cannot evaluate translations with .*, which is no run; give documents, each a str, instead of Pairs"
     with pytest.raises(UsageError, match=message):
         evaluate(to_language_model(writer, "evaluate continuations"), [Pair("a", "a")])
 

@@ -7,7 +7,7 @@ attention inside a block of code, with its weights, to a function.
 from __future__ import annotations
 
 from clockhands.attention.dispatch import attend, get_recorder, record
-from clockhands.attention.install import Installed, install, is_installed
+from clockhands.attention.install import Installed, install, is_installed, list_installed
 from clockhands.attention.positioning import Cache, Positioning
 from clockhands.attention.reference import RecordedAttention, attend_reference
 from clockhands.attention.request import AttentionRequest, Mask
@@ -24,5 +24,6 @@ __all__ = [
     "get_recorder",
     "install",
     "is_installed",
+    "list_installed",
     "record",
 ]

@@ -309,6 +309,14 @@ def _attend(
     return out.transpose(1, 2).contiguous(), None
 
 
+def list_installed(model: nn.Module) -> dict[int, Installed | None]:
+    """Return what is installed in each attention layer of a model, by its index; empty where nothing is."""
+    if not is_installed(model):
+        return {}
+    layers = {index: getattr(module, _MARK) for index, module in _list_attentions(_find_stack(model)).items()}
+    return {index: layer and layer.installed for index, layer in layers.items()}
+
+
 def is_installed(model: nn.Module) -> bool:
     """Return whether a scheme is installed in an attention layer of a model, or of this layer's model."""
     return any(hasattr(module, _MARK) for module in model.modules())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from clockhands.data import IGNORED_LABEL, Pair, encode_pairs
 from clockhands.data.datasets import PairCollator
@@ -29,9 +30,10 @@ WINDOW_LENGTH = 128
 
 
 def evaluate(
-    run: str | Path | Run | LanguageModel,
+    run: str | Path | Run | LanguageModel | nn.Module,
     text: Sequence[Pair] | Sequence[str],
     *,
+    tokenizer: Any = None,
     search: Search | None = None,
     tokenize: str = "13a",
     lowercase: bool = False,
@@ -47,8 +49,10 @@ def evaluate(
     language model, which reads windows (``evaluate_windows``). Each of the two ignores the options of the other.
 
     Args:
-        run: the model; for a translator, a run.
+        run: the model; for a translator, a run. A language model of transformers may be open already, also one with an
+            installed scheme (``attention.install``); it is put into evaluation mode.
         text: pairs, whose targets are the references, or documents.
+        tokenizer: that of a model that is open already.
         search: how to translate; None: greedily.
         tokenize, lowercase: options of sacreBLEU (``score_translations``).
         length: the tokens of a window, at least 2; None: ``WINDOW_LENGTH``.
@@ -80,14 +84,15 @@ def evaluate(
     from clockhands.models import LanguageModel, to_language_model
 
     if documents:
-        model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
+        model = to_language_model(run, "evaluate continuations", tokenizer=tokenizer)
+        length = WINDOW_LENGTH if length is None else length
         return evaluate_windows(
             model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress
         )
-    if isinstance(run, LanguageModel):
+    if isinstance(run, LanguageModel | nn.Module):
+        name = run.source if isinstance(run, LanguageModel) else type(run).__name__
         raise UsageError(
-            f"cannot evaluate translations with {run.source}, a language model; give documents, each a str, "
-            f"instead of Pairs"
+            f"cannot evaluate translations with {name}, which is no run; give documents, each a str, instead of Pairs"
         )
     opened = open_run(run)
     opened.require("encoder-decoder", "evaluate translations")

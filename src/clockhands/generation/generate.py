@@ -34,9 +34,10 @@ OFF = {"temperature": 0, "top_k": 0, "top_p": 1}
 
 
 def generate(
-    run: str | Path | Run | LanguageModel,
+    run: str | Path | Run | LanguageModel | torch.nn.Module,
     prompt: str = "",
     *,
+    tokenizer: Any = None,
     tokens: int = 200,
     temperature: float | int | None = None,
     top_k: int | None = None,
@@ -49,9 +50,10 @@ def generate(
     """Continue a prompt, and return the prompt with its continuation, ``samples`` times.
 
     Args:
-        run: a language model: a run of this project, or any causal model of transformers.
+        run: a language model: a run of this project, or any causal model of transformers, which may be open already.
         prompt: the text to continue; if it is empty, the continuation begins after what the tokenizer puts before every
             text, or if it puts nothing there, after the token that ends a text.
+        tokenizer: that of a model that is open already.
         tokens: the most tokens to add.
         temperature: the divisor of the logits before a token is sampled (None: 0.8); 0 takes the likeliest token each
             time and samples nothing.
@@ -71,7 +73,7 @@ def generate(
     _check_values({"tokens": tokens, "beam": beam, "samples": samples, "max_prompt": max_prompt, **sampling}, seed)
     from clockhands.models import to_language_model  # late, as transformers is with it
 
-    model = to_language_model(run, "generate")
+    model = to_language_model(run, "generate", tokenizer=tokenizer)
     ids = _encode_prompt(model, prompt, max_prompt)
     length = len(ids) + tokens
     if model.max_length is not None and length > model.max_length:

@@ -13,10 +13,10 @@ from torch import nn
 
 from clockhands.errors import UsageError
 from clockhands.model.block import ResidualConnection
-from clockhands.model.stack import SideSchemes, Stack
+from clockhands.model.stack import Stack
 from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
-from clockhands.models.facts import describe_mechanisms
+from clockhands.models.facts import describe_mechanisms, name_mechanisms
 from clockhands.models.input_table import Tables
 from clockhands.models.subject import Side, Subject, choose_side
 from clockhands.schemes import Declares, Scheme
@@ -203,7 +203,7 @@ def wrap_transformer(model: nn.Module, tokenizer: Any, name: str, side: Side | N
         stack,
         tokenizer,
         name or f"{config.get_position_config(side or config.sides[0]).name} {config.architecture}",
-        _name_mechanisms(stack.schemes),
+        name_mechanisms(stack.schemes.active_hooks(), any(True for _ in stack.schemes.at_input.parameters())),
         side=side,
         encoder_decoder=transformer if is_encoder_decoder else None,
         transformer=transformer,
@@ -218,23 +218,6 @@ def _select_stack(transformer: Transformer, side: Side | None) -> Stack:
     """Return the stack of a side; of a model of one stack, that one."""
     stacks = (transformer.decoder,) if side == "decoder" else (transformer.encoder, transformer.decoder)
     return next(stack for stack in stacks if stack is not None)
-
-
-def _name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
-    """Return the names in ``facts.MECHANISM_CLAUSES`` of what the schemes of a side do.
-
-    They go by hooks: Temperature, and SSMax that counts by position, are "rotary" too, for they scale queries in the
-    hook ``rotate``.
-    """
-    hooks = schemes.active_hooks()
-    names = []
-    if "encode" in hooks:
-        names.append("learned" if any(True for _ in schemes.at_input.parameters()) else "sinusoid")
-    if "rotate" in hooks:
-        names.append("rotary")
-    if hooks & {"bias", "logits", "values", "weigh", "locate"}:
-        names.append("attention")
-    return tuple(names) or ("none",)
 
 
 def _find_position_limit(declared: Declares) -> int | None:

@@ -7,7 +7,7 @@ missing here is opened all the same; its mechanisms are then guessed from the mo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +101,19 @@ def _is_sinusoid(rows_ND: Tensor, most: int = 64) -> bool:
     spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
     varies = float(rows.var(0).sum()) > 1e-6 * float(gram.diagonal().mean())
     return varies and spread < 1e-3 * float(gram.diagonal().mean())
+
+
+def name_mechanisms(hooks: Collection[str], learned: bool) -> tuple[str, ...]:
+    """Return the names in ``MECHANISM_CLAUSES`` of what schemes with these hooks do; ``learned``: at the input.
+
+    Temperature, and SSMax that counts by position, are "rotary" too, for they scale queries in the hook ``rotate``.
+    """
+    names = ["learned" if learned else "sinusoid"] if "encode" in hooks else []
+    if "rotate" in hooks:
+        names.append("rotary")
+    if not {"bias", "logits", "values", "weigh", "locate"}.isdisjoint(hooks):
+        names.append("attention")
+    return tuple(names) or ("none",)
 
 
 def describe_mechanisms(mechanisms: tuple[str, ...]) -> str:

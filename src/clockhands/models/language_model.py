@@ -164,13 +164,27 @@ def open_language_model(
     return LanguageModel(str(source), model, tokenizer, _find_mask_id(tokenizer, source) if task == "masked" else None)
 
 
-def to_language_model(run: str | Path | Run | LanguageModel, action: str, *, masked: bool = False) -> LanguageModel:
+def to_language_model(
+    run: str | Path | Run | LanguageModel | nn.Module, action: str, *, tokenizer: Any = None, masked: bool = False
+) -> LanguageModel:
     """Return ``run`` as a language model, and open it if it is a folder or a hub name.
 
-    ``action``: what the model is to do, such as "generate", for messages. ``masked``: whether a model that fills in
-    masked tokens is opened too. Raises UsageError for a run whose model cannot do that, and what ``open_run`` and
+    ``action``: what the model is to do, such as "generate", for messages. ``tokenizer``: that of a model of
+    transformers which is open already. ``masked``: whether a model that fills in masked tokens is opened too. Raises
+    UsageError for what cannot do that, for an open model without its tokenizer, and what ``open_run`` and
     ``open_language_model`` raise.
     """
+    if isinstance(run, nn.Module):
+        name = type(run).__name__
+        if tokenizer is None:
+            raise UsageError(f"{name} is open already: give its tokenizer too (tokenizer=...)")
+        if getattr(run, "get_output_embeddings", lambda: None)() is None:
+            raise UsageError(f"cannot {action} with {name}, which is no model of transformers with an output layer")
+        _check_writes(run.config, name, masked=masked)
+        _check_tokenizer(tokenizer, run, name)
+        return LanguageModel(getattr(run, "name_or_path", "") or name, run.eval(), tokenizer)
+    if tokenizer is not None:
+        raise UsageError(f"{type(run).__name__} has a tokenizer of its own; give tokenizer with an open model alone")
     if isinstance(run, LanguageModel):
         return run
     if not isinstance(run, Run) and not is_run(run):

@@ -16,7 +16,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import nn
 
+from clockhands.attention import is_installed, list_installed
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
+from clockhands.findings import join_words
 from clockhands.model.transformer import Transformer
 from clockhands.models.facts import (
     FAMILIES,
@@ -26,6 +28,7 @@ from clockhands.models.facts import (
     guess_mechanisms,
     list_arguments,
     list_special_ids,
+    name_mechanisms,
 )
 from clockhands.models.input_table import PROBE_LENGTH, InputTable, Tables, find_input_table, is_position_at_input
 from clockhands.pretrained import first_line
@@ -67,6 +70,7 @@ class Subject:
         max_source_length: the number of tokens in the longest source that the encoder can read, where that is known.
         family: what is recorded of its architecture in ``facts.FAMILIES``; None if nothing is.
         table: the table of position vectors of a model of transformers; None if it adds none at its input.
+        installed: what is installed in which layers (``attention.install``), as a sentence; empty where nothing is.
         language_model: the model with its output layer, if it has one stack and came with a layer that predicts tokens.
     """
 
@@ -84,6 +88,7 @@ class Subject:
     max_source_length: int | None = None
     family: Family | None = None
     table: InputTable | None = None
+    installed: str = ""
     language_model: nn.Module | None = field(default=None, repr=False)
 
     @staticmethod
@@ -131,7 +136,26 @@ class Subject:
         self.table = find_input_table(self.model, self.forward, self._make_probe_ids(), self.find_token_table())
         rows = None if self.table is None else self.table.view_rows(self.model)
         config = getattr(self.encoder_decoder or self.model, "config", None)
-        self.mechanisms = self.family.mechanisms(config) if self.family else guess_mechanisms(self.model, rows)
+        own = self.family.mechanisms(config) if self.family else guess_mechanisms(self.model, rows)
+        layers = list_installed(self.model)
+        if not layers:
+            self.mechanisms = own
+            return
+        rotates, hooks, places = "rotary" in own, set[str](), dict[str, list[int]]()
+        for layer, entry in layers.items():
+            if entry is not None:
+                beside = "beside" if entry.rotary == "keep" else "in place of"
+                hooks |= entry.scheme.active_hooks()
+                places.setdefault(f"{entry.scheme!r}{f' {beside} the rotation' * rotates}", []).append(layer)
+        if all(entry is not None and entry.rotary == "off" for entry in layers.values()):
+            own = tuple(name for name in own if name != "rotary")
+        named = dict.fromkeys((*own, *name_mechanisms(hooks, learned=False)))
+        self.mechanisms = tuple(name for name in named if name != "none") or ("none",)
+        texts = []
+        for what, where in places.items():
+            numbers = join_words(str(layer + 1) for layer in where)  # from 1, as everywhere on a page
+            texts.append(f"{what} in {'every layer' if len(where) == len(layers) else f'layer {numbers}'}")
+        self.installed = f" Installed: {'; '.join(texts)}."
 
     @property
     def label(self) -> str:
@@ -151,8 +175,8 @@ class Subject:
 
     @property
     def mechanism_sentence(self) -> str:
-        """How position enters, in one sentence."""
-        return describe_mechanisms(self.mechanisms)
+        """How position enters, in one sentence, and what is installed, in another."""
+        return describe_mechanisms(self.mechanisms) + self.installed
 
     @property
     def has_unlisted_architecture(self) -> bool:
@@ -331,7 +355,8 @@ class Subject:
 
     def _takes_positions(self) -> bool:
         """Tell whether ``forward`` can be given other positions than 0, 1, 2 …, and they change what is computed."""
-        return "rotary" in self.mechanisms and "position_ids" in list_arguments(self.model)
+        reads = "rotary" in self.mechanisms or is_installed(self.model)
+        return reads and "position_ids" in list_arguments(self.model)
 
     def run_shifted(self, ids_BT: Tensor, step: int, *, source_BS: Tensor | None = None) -> tuple[Tensor, ...] | None:
         """Return the hidden states with all positions ``step`` later; None where positions cannot be shifted so far.
@@ -377,6 +402,10 @@ class Subject:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh: Any = type(trained)(copy.deepcopy(trained.config))
+        if is_installed(trained):  # a copy has the schemes too
+            weights = fresh.state_dict()
+            fresh = copy.deepcopy(trained)
+            fresh.load_state_dict(weights)
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
         encoder_decoder, stack = self.encoder_decoder, fresh
         if builds_both_stacks:

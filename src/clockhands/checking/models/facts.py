@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from clockhands.attention import list_installed
 from clockhands.checking.models.adapter import Adapter, accepts, device_of
 from clockhands.models.facts import find_claimed_length, find_count
 from clockhands.schemes.scheme import Declares, Scheme
@@ -72,6 +73,19 @@ def detect(adapter: Adapter) -> Facts:
         limit=find_claimed_length(config, source=not getattr(adapter, "per_token", True))
         or getattr(adapter, "max_length", None),
     )
+    layers = list_installed(module)
+    if layers:
+        added = [entry.scheme for entry in layers.values() if entry is not None]
+        new = _declared(nn.ModuleList(added), [scheme.declares for scheme in added])
+        whole = all(entry is not None and entry.rotary == "off" for entry in layers.values())
+        named = [] if facts.scheme == "none found" or (whole and facts.scheme == "RoPE") else facts.scheme.split(" + ")
+        named += [name for name in new.scheme.split(" + ") if name != "NoPosition" or not named]
+        facts = replace(
+            facts,
+            scheme=" + ".join(dict.fromkeys(named)),
+            absolute=facts.absolute or new.absolute,
+            stretches=new.stretches or (facts.stretches and not whole),
+        )
     return replace(facts, first=_first_position(adapter, adapter.vocabulary))
 
 
