@@ -184,7 +184,7 @@ def test_what_was_told_is_told_again_without_torch(
     (tmp_path / "clockhands" / "schemes.json").write_text("{")
     assert main(["schemes", "rope", "base=500"]) == 0
     assert capsys.readouterr().out == first
-    assert json.loads((tmp_path / "clockhands" / "schemes.json").read_text())["texts"]
+    assert json.loads((tmp_path / "clockhands" / "schemes.json").read_text())
     monkeypatch.setenv("XDG_CACHE_HOME", "here")
     assert _find_kept().is_absolute()
 

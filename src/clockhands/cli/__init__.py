@@ -59,22 +59,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
         mark = "unrecognized arguments: "
-        unread = message.removeprefix(mark).split()
-        strange = [word for word in unread if word.startswith("-")]
         if message.startswith(mark):
-            known = list(self._option_string_actions)
-            message = (
-                f"there is no option {strange[0]!r}{_suggest_flag(strange[0], known)}"
-                if strange
-                else f"unexpected argument {' '.join(unread)!r}"
-            )
+            unread = message.removeprefix(mark).split()
+            message = f"unexpected argument {' '.join(unread)!r}"
+            if strange := next((word for word in unread if word.startswith("-")), ""):
+                known = list(self._option_string_actions)
+                nearest = suggest_nearest(strange, known)
+                # Only where one is near: `--help` lists them.
+                near = difflib.get_close_matches(strange[2:], [name[2:] for name in known])
+                message = f"there is no option {strange!r}{nearest if near and nearest.endswith('?') else ''}"
         raise UsageError(f"{message} (`{self.prog} --help` explains)")
-
-
-def _suggest_flag(name: str, known: Sequence[str]) -> str:
-    """Return the nearest flag as a question; nothing where none is near, since `--help` lists them."""
-    nearest = suggest_nearest(name, known)
-    return nearest if nearest.endswith("?") and difflib.get_close_matches(name[2:], [k[2:] for k in known]) else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -148,14 +142,18 @@ def _show_on_one_line(usual: Callable[..., None]) -> Callable[..., None]:
 
 def _run_command(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        print(_describe_verbs())
+        width = max(map(len, VERBS))
+        print("usage: clockhands COMMAND [options]\n\nThe workbench for how Transformers know word order.\n")
+        for verb, meaning in VERBS.items():
+            print(f"  {verb:<{width}}  {meaning}")
+        print("\n`clockhands COMMAND --help` explains one, with examples; `clockhands --version` prints the version.")
         return 0
-    if words[0] == "--version":
+    verb = words[0]
+    if verb == "--version":
         print(f"clockhands {__version__}")
         return 0
-    if words[0] not in VERBS:
-        raise UsageError(f"there is no command {words[0]!r}{suggest_nearest(words[0], VERBS)}")
-    verb = words[0]
+    if verb not in VERBS:
+        raise UsageError(f"there is no command {verb!r}{suggest_nearest(verb, VERBS)}")
     try:
         return _parse_and_run(verb, words[1:])
     except ModuleNotFoundError as fault:
@@ -176,25 +174,7 @@ def _parse_and_run(verb: str, arguments: list[str]) -> int:
     declare(parser, module.Options)
     if hasattr(module, "complete"):
         module.complete(parser)
-    options = read_options(parser, module.Options, arguments)
-    code: int = module.run(options)
-    return code
-
-
-def _describe_verbs() -> str:
-    width = max(map(len, VERBS))
-    lines = [f"  {verb:<{width}}  {meaning}" for verb, meaning in VERBS.items()]
-    return "\n".join(
-        [
-            "usage: clockhands COMMAND [options]",
-            "",
-            "The workbench for how Transformers know word order.",
-            "",
-            *lines,
-            "",
-            "`clockhands COMMAND --help` explains one, with examples; `clockhands --version` prints the version.",
-        ]
-    )
+    return int(module.run(read_options(parser, module.Options, arguments)))
 
 
 def _print_failure(message: str, code: int) -> int:

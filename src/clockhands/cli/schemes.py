@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from clockhands.findings import Figure, Scalar
     from clockhands.scheme_pages.page import Page
-    from clockhands.scheme_pages.variants import Variant
 
 EXAMPLES = (
     "clockhands schemes",
@@ -66,31 +65,22 @@ def run(options: Options) -> int:
     if options.draw:
         _show(options)
         return 0
-    key = json.dumps([options.name, options.options, options.json, shutil.get_terminal_size().columns])
-    place, stamp = _find_kept(), _stamp_package()
-    texts = _read_kept(place, stamp)
-    if key in texts:
-        print(texts[key], end="")
+    from clockhands.reading import read_json
+
+    asked = [options.name, options.options, options.json, shutil.get_terminal_size().columns]
+    key, place, kept = json.dumps([_stamp_package(), *asked]), _find_kept(), {}
+    with contextlib.suppress(DataError):  # of a damaged file nothing is read
+        kept = {key: text for key, text in read_json(place, DataError).items() if isinstance(text, str)}
+    if key in kept:
+        print(kept[key], end="")
         return 0
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         _show(options)
     print(shown.getvalue(), end="")
-    texts = {**dict(list(texts.items())[1 - MOST_KEPT :]), key: shown.getvalue()}
+    kept = {**dict(list(kept.items())[1 - MOST_KEPT :]), key: shown.getvalue()}
     with contextlib.suppress(DataError):  # a home that nobody may write into
-        write_text(place, json.dumps({"stamp": stamp, "texts": texts}))
+        write_text(place, json.dumps(kept))
     return 0
-
-
-def _read_kept(place: Path, stamp: str) -> dict[str, str]:
-    """Return what was printed by this version of the package, by what was asked for; nothing of a damaged file."""
-    from clockhands.reading import read_json
-
-    try:
-        kept = read_json(place, DataError)
-    except DataError:
-        return {}
-    texts = kept.get("texts") if kept.get("stamp") == stamp else None
-    return {key: text for key, text in texts.items() if isinstance(text, str)} if isinstance(texts, dict) else {}
 
 
 def _find_kept() -> Path:
@@ -111,7 +101,7 @@ def _stamp_package() -> str:
 def _show(options: Options) -> None:
     """Print the list or the explanation, and draw the scheme."""
     from clockhands.scheme_pages.page import list_rows, make_page, make_pages
-    from clockhands.scheme_pages.variants import find_variant
+    from clockhands.scheme_pages.variants import describe_variant, find_variant
 
     if options.name is None:
         if options.draw:
@@ -120,10 +110,14 @@ def _show(options: Options) -> None:
         return
     variant = find_variant(options.name)
     if variant is not None:
-        _explain_variant(variant, options)
+        if options.options or options.draw:
+            taken = "--draw" if options.draw else "options"
+            remedy = f"give them to clockhands schemes {variant.of}" if variant.of else "name a scheme"
+            raise UsageError(f"{taken}: {variant.name} is a {variant.kind}, and only schemes take that here; {remedy}")
+        print(json.dumps(asdict(variant), indent=1) if options.json else describe_variant(variant))
         return
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
-    name, options_set, sizes = _read(options.name, options.options)
+    name, options_set, sizes = _read_scheme(options.name, options.options)
     scheme_page = make_page(name, options_set, sizes)
     if options.draw:
         from clockhands.report.figures import draw, make_file
@@ -133,18 +127,7 @@ def _show(options: Options) -> None:
     print(json.dumps(scheme_page.to_dict(), indent=1)) if options.json else _print_page(scheme_page, options_set)
 
 
-def _explain_variant(variant: Variant, options: Options) -> None:
-    """Print how to write a spectrum, form or transform. Raises UsageError for what only a scheme takes."""
-    from clockhands.scheme_pages.variants import describe_variant
-
-    if options.options or options.draw:
-        taken = "--draw" if options.draw else "options"
-        remedy = f"give them to clockhands schemes {variant.of}" if variant.of else "name a scheme"
-        raise UsageError(f"{taken}: {variant.name} is a {variant.kind}, and only schemes take that here; {remedy}")
-    print(json.dumps(asdict(variant), indent=1) if options.json else describe_variant(variant))
-
-
-def _read(name: str, written: Sequence[str]) -> tuple[str, dict[str, Any], dict[str, int]]:
+def _read_scheme(name: str, written: Sequence[str]) -> tuple[str, dict[str, Any], dict[str, int]]:
     """Return the name of the scheme, and the values of ``base=500``: options, and sizes as ``num_heads=40``.
 
     Raises ConfigError for what has another form, and UnknownNameError for a name that no row of the list has.
@@ -170,21 +153,22 @@ def _read(name: str, written: Sequence[str]) -> tuple[str, dict[str, Any], dict[
 
 
 def _list(everything: list[Page]) -> None:
+    from rich.console import Console
     from rich.table import Table
 
     from clockhands.scheme_pages.variants import LEFT_OUT, VARIANTS
     from clockhands.schemes.position_presets import POSITION_PRESETS
 
-    console = _make_console()
+    console = Console()
     has_room = console.width >= ROOM_FOR_IDEAS
     table = Table(box=None, pad_edge=False)
     for heading in ("scheme", "enters", "invariant", "length", "learned", *(["idea"] if has_room else [])):
         table.add_column(heading, no_wrap=heading != "idea")
     for listed in everything:
-        facts = listed.declares
-        length = "any" if facts["max_length"] is None else str(facts["max_length"])
-        yes = [("yes" if fact else "no") for fact in (facts["translation_invariant"], listed.parameters)]
-        row = [listed.name, ", ".join(listed.enters) or "nowhere", yes[0], length, yes[1]]
+        longest = listed.declares["max_length"]
+        row = [listed.name, ", ".join(listed.enters) or "nowhere"]
+        row += ["yes" if listed.declares["translation_invariant"] else "no", str(longest or "any")]
+        row += ["yes" if listed.parameters else "no"]
         table.add_row(*row, *([listed.title] if has_room else []))
     console.print(table)
     wider = "" if has_room else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
@@ -201,10 +185,12 @@ def _list(everything: list[Page]) -> None:
 
 
 def _print_page(page: Page, options_set: dict[str, Any]) -> None:
+    from rich.console import Console
+
     from clockhands.scheme_pages.page import read_costs
     from clockhands.scheme_pages.picture import make_figure
 
-    console = _make_console()
+    console = Console()
     lines = [f"{page.name}: {page.title}", "", page.summary, "", f"equation   {page.equation}"]
     lines += [f"source     {page.source}", f"enters at  {', '.join(page.enters) or 'nowhere'}"]
     lines += [f"peers      {', '.join(page.peers) or 'none'}"]
@@ -260,10 +246,3 @@ def _choose_symbol(value: Any, low: float, high: float, symbols: str) -> str:
         return HIDDEN if symbols is SHADES else " "
     share = (float(value) - low) / (high - low) if high > low else 0.0
     return symbols[min(int(share * len(symbols)), len(symbols) - 1)]
-
-
-def _make_console() -> Console:
-    """Make a console; rich is imported when something is printed."""
-    from rich.console import Console
-
-    return Console()

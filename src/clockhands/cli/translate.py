@@ -9,17 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from clockhands.cli.common import Device, Searching, check_file, prepare
 from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import PART, open_growing, write_text
 from clockhands.streams import get_raw_output
-
-if TYPE_CHECKING:
-    from clockhands.generation import Translation
-    from clockhands.runs import Run
 
 EXAMPLES = (
     'clockhands translate runs/tour "zweihundertdrei"',
@@ -83,7 +79,14 @@ def run(options: Options) -> int:
             raise UsageError(f"--attention draws one sentence, and {len(sentences)} were given")
     done = translate(opened, sentences, options.make_search(options.batch))
     if options.attention:
-        done = iter([_draw(opened, next(done), options.attention)])
+        from clockhands.generation import draw_cross_attention
+        from clockhands.report.figures import draw, make_file
+
+        translation = next(done)
+        done = iter([translation])
+        figure = draw_cross_attention(opened, translation.source, translation.text)
+        write_text(options.attention, make_file(draw(figure, "attention")))
+        print(f"drew {options.attention}", file=sys.stderr)
     lines = (
         json.dumps({"source": t.source, "translation": t.text, "score": round(t.score, 6)}, ensure_ascii=False)
         if options.json
@@ -142,13 +145,3 @@ def _read_sentences(options: Options) -> Iterator[str]:
         yield from split_lines(decode_text(parts, "standard input", "utf-8", "replace"), "standard input")
         return
     yield from stream_lines(options.input, keep=False)
-
-
-def _draw(opened: Run, done: Translation, path: str) -> Translation:
-    """Draw the cross-attention of a translation to a file, and return the translation."""
-    from clockhands.generation import draw_cross_attention
-    from clockhands.report.figures import draw, make_file
-
-    write_text(path, make_file(draw(draw_cross_attention(opened, done.source, done.text), "attention")))
-    print(f"drew {path}", file=sys.stderr)
-    return done
