@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,11 @@ from clockhands.training import Recipe, TrainingData, resume, train, vary_recipe
 from clockhands.training.schedule import (
     compute_peak_rate,
     compute_warmup_steps,
-    constant,
-    cosine,
     count_updates,
     export_last,
     fill_in_auto,
     fill_in_for_text,
-    inverse_sqrt,
     make_rate,
-    paper,
 )
 from tests.training.tiny import tables
 
@@ -39,15 +36,20 @@ def open_tables(**training: Any) -> dict[str, dict[str, Any]]:
     return tables(learning_rate=None, warmup_steps=None, **training)
 
 
+def shape(schedule: str, rate: float, warmup: int, total: int = 10, **fields: float) -> Callable[[int], float]:
+    """The rate of a recipe with this schedule, for a model of width 512."""
+    fields = {"learning_rate": rate, "warmup_steps": warmup, **fields}
+    return make_rate(Training(schedule=schedule, **fields), 512, total)  # type: ignore[arg-type]
+
+
 def test_the_papers_preset_has_the_papers_schedule() -> None:
     """Equation 3 with d_model 512 and 4000 updates of warm-up, over the paper's 100,000 updates."""
     given = {"data": {"corpus": "roles"}, "model": {"preset": "paper-base"}, "training": {"max_steps": 100_000}}
     chosen = fill_in_auto(Recipe.from_tables(given))
     assert chosen.training.warmup_steps == 4000
-    ours, theirs = make_rate(chosen.training, 512, 100_000), paper(1.0, 512, 4000)
-    assert [ours(s) for s in (1, 3999, 4000, 90_000)] == pytest.approx(
-        [theirs(s) for s in (1, 3999, 4000, 90_000)], rel=1e-3
-    )
+    ours, theirs = make_rate(chosen.training, 512, 100_000), shape("paper", 1.0, 4000)
+    steps = (1, 3999, 4000, 90_000)
+    assert [ours(s) for s in steps] == pytest.approx([theirs(s) for s in steps], rel=1e-3)
 
 
 def test_the_rate_follows_the_model() -> None:
@@ -186,19 +188,21 @@ def test_a_training_is_evaluated_ten_times_and_exports_the_lowest(
 
 
 def test_the_papers_schedule_has_its_published_peak() -> None:
-    of = paper(1.0, 512, 4000)
+    of = shape("paper", 1.0, 4000)
     assert of(4000) == pytest.approx(512**-0.5 * 4000**-0.5)
     assert of(4000) == max(of(step) for step in range(1, 20_000))
     assert of(1) == pytest.approx(512**-0.5 * 4000**-1.5)
     assert of(100_000) == pytest.approx(512**-0.5 / math.sqrt(100_000))
+    assert shape("paper", 2.0, 5)(5) == pytest.approx(2 * 512**-0.5 * 5**-0.5)
 
 
 def test_inverse_sqrt_is_that_of_fairseq() -> None:
     # fairseq's inverse_sqrt with lr 0.005, warmup-updates 2000, warmup-init-lr 1e-7.
-    of = inverse_sqrt(0.005, 2000, 1e-7)
+    of = shape("inverse-sqrt", 0.005, 2000, warmup_from=1e-7)
     assert of(1000) == pytest.approx(1e-7 + 1000 * (0.005 - 1e-7) / 2000)
     assert of(2000) == pytest.approx(0.005)
     assert of(8000) == pytest.approx(0.005 * 2000**0.5 * 8000**-0.5)
+    assert shape("inverse-sqrt", 1.0, 0)(4) == 0.5
 
 
 @pytest.mark.parametrize("name", ["inverse-sqrt", "cosine"])
@@ -206,10 +210,9 @@ def test_the_shapes_are_those_of_transformers(name: str) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     if name == "cosine":
         theirs = get_cosine_schedule_with_warmup(optimizer, 10, 100)
-        ours = cosine(0.1, 10, 100)
     else:
         theirs = get_inverse_sqrt_schedule(optimizer, 10)
-        ours = inverse_sqrt(0.1, 10)
+    ours = shape(name, 0.1, 10, 100)
     for step in range(1, 100):
         optimizer.step()
         theirs.step()
@@ -217,24 +220,11 @@ def test_the_shapes_are_those_of_transformers(name: str) -> None:
 
 
 def test_cosine_ends_at_the_final_rate_and_stays_there() -> None:
-    of = cosine(1e-3, 100, 2000, final=1e-4)
+    of = shape("cosine", 1e-3, 100, 2000, final_rate=1e-4)
     assert (of(100), of(1050)) == (pytest.approx(1e-3), pytest.approx(5.5e-4))
     assert of(2000) == of(3000) == pytest.approx(1e-4)
 
 
 def test_constant_rises_once() -> None:
-    assert [constant(1.0, 4)(step) for step in (1, 2, 4, 99)] == [0.25, 0.5, 1.0, 1.0]
-    assert constant(0.3)(1) == 0.3
-
-
-def test_the_recipe_chooses() -> None:
-    chosen = Training(max_steps=10, schedule="paper", warmup_steps=5, learning_rate=2.0)
-    assert make_rate(chosen, 64, 10)(5) == pytest.approx(2 * 64**-0.5 * 5**-0.5)
-    assert (
-        make_rate(Training(max_steps=10, schedule="cosine", learning_rate=1.0, final_rate=0.5, warmup_steps=0), 64, 10)(
-            10
-        )
-        == 0.5
-    )
-    assert make_rate(Training(max_steps=10, schedule="constant", learning_rate=5e-4, warmup_steps=0), 64, 10)(3) == 5e-4
-    assert make_rate(Training(max_steps=10, learning_rate=1.0, warmup_steps=0), 64, 10)(4) == 0.5
+    assert [shape("constant", 1.0, 4)(step) for step in (1, 2, 4, 99)] == [0.25, 0.5, 1.0, 1.0]
+    assert shape("constant", 0.3, 0)(1) == 0.3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +53,15 @@ def make_card(run: Run) -> str:
 
     recipe, record = run.recipe, run.record
     architecture = recipe.model.architecture
+    positions = {side: recipe.model.get_position_config(side) for side in recipe.model.sides}
     # Cross-attention usually has no scheme of its own, which is no tag that anybody looks for beside the others.
-    schemes = {recipe.model.get_position_config(side).scheme for side in recipe.model.sides}
-    tags = sorted(schemes - {"none"}) or ["none"]
-    data = ModelCardData(
-        library_name="transformers",
-        pipeline_tag=PIPELINE_TAGS[architecture],
-        tags=["clockhands", "positional-encoding", *tags],
-    )
-    positions = ["| side | scheme | options |", "|---|---|---|"]
-    for side in recipe.model.sides:
-        position = recipe.model.get_position_config(side)
+    schemes = sorted({position.scheme for position in positions.values()} - {"none"}) or ["none"]
+    tags = ["clockhands", "positional-encoding", *schemes]
+    data = ModelCardData(library_name="transformers", pipeline_tag=PIPELINE_TAGS[architecture], tags=tags)
+    rows = ["| side | scheme | options |", "|---|---|---|"]
+    for side, position in positions.items():
         options = ", ".join(f"`{name} = {value!r}`" for name, value in position.options.items()) or "defaults"
-        positions.append(f"| {side} | {position.scheme} | {options} |")
+        rows.append(f"| {side} | {position.scheme} | {options} |")
     kept = {name: recipe.tables[name] for name in ("tokenizer", "model", "position", "batches", "training")}
     for table, key in (("tokenizer", "name"), ("training", "begin_from")):
         if kept[table].get(key) is not None:
@@ -76,7 +73,7 @@ def make_card(run: Run) -> str:
         f"A Transformer ({architecture}) with {record.get('parameters', 0):,} parameters that {ACTIONS[architecture]}, "
         f"trained by clockhands {record.get('clockhands', __version__)}.",
         "## Positions",
-        "\n".join(positions),
+        "\n".join(rows),
         "## Training",
         _describe_training(run),
         *_list_findings(run.path / FINDINGS),
@@ -91,67 +88,56 @@ def make_card(run: Run) -> str:
 
 def _describe_training(run: Run) -> str:
     """Return a sentence with the steps and the seed, and one with the validation loss if there was a validation."""
-    training, record = run.recipe.training, run.record
-    sentences = [
-        f"Trained for {record.get('step', 0):,} steps on the corpus *{run.recipe.corpus}* with seed {training.seed}."
-    ]
-    losses = run.validation_losses
+    step, losses = run.record.get("step", 0), run.validation_losses
+    said = [f"Trained for {step:,} steps on the corpus *{run.recipe.corpus}* with seed {run.recipe.training.seed}."]
     if run.model_loss is not None:
-        step, loss = run.model_loss
+        exported, loss = run.model_loss
         perplexity = f" ({describe_perplexity(loss)})" if loss < HIGHEST_LOSS else ""
-        sentences.append(f"The validation loss after {step:,} steps is {loss:.4f} nats per token{perplexity}.")
-        if step != record.get("step"):
-            sentences.append("The weights are those of that step.")
-        elif (best := min(losses, key=lambda step: (losses[step], step))) != step:
-            sentences.append(f"It was lowest after {best:,} steps: {losses[best]:.4f}.")
+        said.append(f"The validation loss after {exported:,} steps is {loss:.4f} nats per token{perplexity}.")
+        best = min(losses, key=lambda step: (losses[step], step))
+        if exported != step:
+            said.append("The weights are those of that step.")
+        elif best != exported:
+            said.append(f"It was lowest after {best:,} steps: {losses[best]:.4f}.")
     elif losses:
-        sentences.append(
-            f"The weights are the mean of checkpoints; the validation loss of the last was {losses[max(losses)]:.4f} "
-            "nats per token."
-        )
-    return " ".join(sentences)
+        last = losses[max(losses)]
+        said.append(f"The weights are the mean of checkpoints; the validation loss of the last was {last:.4f} "
+                    "nats per token.")  # fmt: skip
+    return " ".join(said)
 
 
 def _list_findings(path: Path) -> list[str]:
     """Return a section with the sentence of each finding in a file of findings, or nothing if there is none."""
-    if not path.is_file():
-        return []
     try:
-        findings = Findings.load(path)
+        findings = Findings.load(path) if path.is_file() else None
     except DataError as fault:
         warnings.warn(f"the model card leaves the findings out: {fault}", ClockhandsWarning, stacklevel=2)
+        findings = None
+    lines = [f"- **{finding.question}** {finding.verdict}" for finding in findings or () if finding.verdict]
+    if findings is None or not lines:
         return []
-    lines = [f"- **{finding.question}** {finding.verdict}" for finding in findings if finding.verdict]
-    return (
-        ["## Findings", f"Measured by `{' '.join(findings.command.split()[:2])}`:", "\n".join(lines)] if lines else []
-    )
+    return ["## Findings", f"Measured by `{' '.join(findings.command.split()[:2])}`:", "\n".join(lines)]
 
 
 def _write_use(architecture: Architecture, *, shared: bool) -> str:
     """Return the lines of Python and the command that open the model."""
     from clockhands.model.huggingface import MODEL_CLASSES
 
-    auto_class = MODEL_CLASSES[architecture].auto_class.__name__
+    auto_class, code = MODEL_CLASSES[architecture].auto_class.__name__, "trust_remote_code=True"
+    target = f'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target", {code})'
     lines = [
-        f"from transformers import {auto_class}, AutoTokenizer",
-        "",
+        f"```python\nfrom transformers import {auto_class}, AutoTokenizer\n",
         'folder = "."  # this folder, or its name on the hub; it needs the package clockhands',
-        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)",
-        f"model = {auto_class}.from_pretrained(folder, trust_remote_code=True)",
+        f"tokenizer = AutoTokenizer.from_pretrained(folder, {code})",
+        *([] if shared else [target]),
+        f"model = {auto_class}.from_pretrained(folder, {code})\n```",
     ]
-    if not shared:
-        lines.insert(
-            4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target", trust_remote_code=True)'
-        )
-    code = "```python\n" + "\n".join(lines) + "\n```"
-    return (
-        code
-        if architecture not in COMMANDS
-        else f"{code}\n\nOn the command line: `{COMMANDS[architecture].format('.')}`"
-    )
+    if architecture in COMMANDS:
+        lines.append(f"\nOn the command line: `{COMMANDS[architecture].format('.')}`")
+    return "\n".join(lines)
 
 
-def _drop_none(table: Any) -> dict[str, Any]:
+def _drop_none(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table without the keys whose value is None, in the tables within it too."""
     return {
         key: _drop_none(value) if isinstance(value, dict) else value

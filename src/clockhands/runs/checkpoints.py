@@ -171,16 +171,15 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
         weights = read_weights(path)
         types = {name: (tensor.shape, tensor.dtype) for name, tensor in weights.items()}
         expected = expected or types  # those of the first checkpoint
-        if types != expected:
-            differing = next(name for name in {**expected, **types} if expected.get(name) != types.get(name))
+        differing = [name for name in {**expected, **types} if expected.get(name) != types.get(name)]
+        if differing:
             raise CheckpointError(
-                f"{path} holds other weights than {checkpoints[0]} ({differing}); they cannot be averaged"
+                f"{path} holds other weights than {checkpoints[0]} ({differing[0]}); they cannot be averaged"
             )
         for name, tensor in weights.items():
-            if not tensor.is_floating_point():
-                total[name] = tensor
-            else:
-                total[name] = total[name] + tensor.double() if name in total else tensor.double()
+            if tensor.is_floating_point():
+                tensor = total[name] + tensor.double() if name in total else tensor.double()
+            total[name] = tensor
     return {
         name: (tensor / len(checkpoints)).to(expected[name][1]) if tensor.is_floating_point() else tensor
         for name, tensor in total.items()

@@ -44,22 +44,37 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
     ``overrides`` are options by name. Raises UsageError for an option that no scheme of the model has, ConfigError for
     a value that the scheme refuses.
     """
-    transformer_config = config.transformer_config
-    table = transformer_config.to_dict()
-    known: set[str] = set()
-    for side in transformer_config.sides:
-        table[side] = _change_options(table[side], overrides, known)
+    core, known = config.transformer_config, set[str]()
+    table = core.to_dict()
+
+    def change(entry: Any) -> Any:
+        """Change a scheme's name or table, or a table of several schemes."""
+        if not isinstance(entry, str) and "schemes" in entry:
+            return {**entry, "schemes": [change(part) for part in entry["schemes"]]}
+        own = {"scheme": entry} if isinstance(entry, str) else entry
+        names = options_of(CATALOGUE[own["scheme"]]).keys()
+        known.update(names)
+        changed = {key: value for key, value in overrides.items() if key in names}
+        return {**own, **changed} if changed else entry
+
+    for side in core.sides:
+        position = table[side]
+        options = change({"scheme": position["scheme"], **position["options"]})
+        position["options"] = {key: value for key, value in options.items() if key != "scheme"}
+        if "layers" in position:
+            named = (*position["kinds"], ELLIPSIS)
+            position["kinds"] = {name: change(entry) for name, entry in position["kinds"].items()}
+            position["layers"] = [entry if entry in named else change(entry) for entry in position["layers"]]
     unknown = [key for key in overrides if key not in known]
+    names = ", ".join(sorted({core.get_position_config(side).name for side in core.sides}))
+    if len(unknown) == 1:
+        raise UsageError(describe_unknown(f"position option of this model ({names})", unknown[0], known))
     if unknown:
-        schemes = {transformer_config.get_position_config(side).name for side in transformer_config.sides}
-        names = ", ".join(sorted(schemes))
-        if len(unknown) == 1:
-            raise UsageError(describe_unknown(f"position option of this model ({names})", unknown[0], known))
         raise UsageError(
             f"the positions of this model ({names}) have no options {', '.join(unknown)}; "
             f"they have {', '.join(sorted(known)) or 'none'}"
         )
-    return type(config)(**{**_other_fields(config), "transformer": table})
+    return _copy_config(config, table)
 
 
 def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
@@ -68,12 +83,9 @@ def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
     ``table``: the table ``[position]`` of a recipe. Raises ConfigError for a table with faults, CheckpointError where
     the weights of the two differ.
     """
-    config = model.config
     position = PositionConfig.from_dict(dict(table)).to_dict()
-    changed = type(config)(
-        **{**_other_fields(config), "transformer": {**config.transformer_config.to_dict(), "decoder": position}}
-    )
-    made = type(model)(changed)
+    config = _copy_config(model.config, {**model.config.transformer_config.to_dict(), "decoder": position})
+    made = type(model)(config)
     report = made.load_state_dict(model.state_dict(), strict=False)
     faults = sorted([*report.missing_keys, *report.unexpected_keys])
     if faults:
@@ -81,18 +93,13 @@ def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
     return made.to(model.device, model.dtype).eval()
 
 
-def change_options(model: Any, overrides: Mapping[str, Any]) -> Any:
-    """Return a copy of a model with other options of its schemes and the same weights.
+def change_options(model: Any, overrides: Mapping[str, Any], state: Mapping[str, torch.Tensor] | None = None) -> Any:
+    """Return a copy of a model with other options of its schemes and its own weights, or those of ``state``.
 
-    Raises what ``change_positions`` raises.
+    It is in evaluation mode. Raises what ``change_positions`` raises.
     """
-    return _rebuild(model, change_positions(model.config, overrides), model.state_dict())
-
-
-def _rebuild(model: Any, config: ClockhandsConfig, state: Mapping[str, torch.Tensor]) -> Any:
-    """Return a model of another configuration with these weights, in evaluation mode."""
-    made = type(model)(config)
-    made.load_state_dict(state)
+    made = type(model)(change_positions(model.config, overrides))
+    made.load_state_dict(model.state_dict() if state is None else state)
     return made.to(model.device, model.dtype).eval()
 
 
@@ -107,47 +114,22 @@ def change_table(model: Any, rows: int, stretch: Callable[[torch.Tensor, int], t
 
     Raises UsageError for a model without one.
     """
-    config = change_positions(model.config, {"max_length": rows})
     state = model.state_dict()
     for name, part in model.named_modules():
         if isinstance(part, Learned):
             table_LP = part.table_LP.detach()
             longer_RP = stretch(table_LP[part.offset :], rows).to(table_LP.dtype)
             state[f"{name}.table_LP"] = torch.cat([table_LP[: part.offset], longer_RP])
-    return _rebuild(model, config, state)
+    return change_options(model, {"max_length": rows}, state)
 
 
-def _change_options(position: Mapping[str, Any], overrides: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return a side's table with the options of all its schemes changed; the options that they have join ``known``."""
-    common: dict[str, Any] = _change_entry({"scheme": position["scheme"], **position["options"]}, overrides, known)
-    table = {**position, "options": {key: value for key, value in common.items() if key != "scheme"}}
-    if "layers" not in position:
-        return table
-    kinds = {name: _change_entry(entry, overrides, known) for name, entry in position["kinds"].items()}
-    layers = [
-        entry if entry in (*kinds, ELLIPSIS) else _change_entry(entry, overrides, known) for entry in position["layers"]
-    ]
-    return {**table, "layers": layers, "kinds": kinds}
-
-
-def _change_entry(entry: Any, overrides: Mapping[str, Any], known: set[str]) -> Any:
-    """Return a scheme's name or table, or a table of several, with the options that it has changed."""
-    if not isinstance(entry, str) and "schemes" in entry:
-        return {**entry, "schemes": [_change_entry(part, overrides, known) for part in entry["schemes"]]}
-    table = {"scheme": entry} if isinstance(entry, str) else entry
-    names = options_of(CATALOGUE[table["scheme"]]).keys()
-    known.update(names)  # not ``|=``: with a view of keys that makes a new set, and the caller's stays as it is
-    changed = {key: value for key, value in overrides.items() if key in names}
-    return {**table, **changed} if changed else entry
-
-
-def _other_fields(config: ClockhandsConfig) -> dict[str, Any]:
-    """Return the fields of a ``ClockhandsConfig`` that do not describe the Transformer."""
+def _copy_config(config: ClockhandsConfig, transformer: Mapping[str, Any]) -> ClockhandsConfig:
+    """Return a copy of a configuration with the table of another Transformer."""
     names = (
         "label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
         "tokenizer_fingerprint", "use_cache",
     )  # fmt: skip
-    return {name: getattr(config, name) for name in names}
+    return type(config)(transformer=transformer, **{name: getattr(config, name) for name in names})
 
 
 SCHEME_WEIGHTS = ("model.encoder.schemes.", "model.decoder.schemes.", "model.cross_schemes.")
@@ -196,9 +178,9 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
         )
     raw = read_configuration(folder)
     if not is_own(raw):
-        model_type = raw.get("model_type")
-        what = f"{folder} holds a model of type {model_type!r}, not one of this project"
-        what = f"{path} names no model type" if model_type is None else what
+        what = f"{path} names no model type"
+        if raw.get("model_type") is not None:
+            what = f"{folder} holds a model of type {raw['model_type']!r}, not one of this project"
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
     with explain_faults(path, "the configuration"):
@@ -233,9 +215,8 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
     if not path.exists() and not path.is_symlink():
         return
     settings = read_json(path)
-    wrong = find_id_faults(
-        {name: settings.get(name) for name in SPECIAL_TOKEN_IDS}, config.transformer_config.vocab_size
-    )
+    ids = {name: settings.get(name) for name in SPECIAL_TOKEN_IDS}
+    wrong = find_id_faults(ids, config.transformer_config.vocab_size)
     if wrong:
         raise CheckpointError(f"{path} does not fit the model: {'; '.join(wrong)}")
     if settings.get("output_attentions"):

@@ -164,12 +164,11 @@ class Run:
         if not self.position or not (self.path / RECIPE).is_file():
             return self.position
         config = read_clockhands_config(folder)[1]
-        positions = [config.get_position_config(side) for side in config.sides]
-        if any(own.options.get("original_length") is not None for own in positions):
-            return self.position
-        changed = [{"scheme": own.scheme, **own.options, **self.position} for own in positions]
+        own = [{"scheme": side.scheme, **side.options} for side in map(config.get_position_config, config.sides)]
         # A spectrum without a scheme is that of the rotation of any layer.
-        length = self.trained_length if any(map(lacks_trained_length, [self.position, *changed])) else None
+        changed = [self.position, *({**table, **self.position} for table in own)]
+        is_known = any(table.get("original_length") is not None for table in own)
+        length = None if is_known or not any(map(lacks_trained_length, changed)) else self.trained_length
         return self.position if length is None else {**self.position, "original_length": length}
 
     @property

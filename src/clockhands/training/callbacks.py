@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.errors import ClockhandsError
@@ -73,6 +73,8 @@ class Stop:
 NAMES = {"eval_loss": "validation_loss", "loss": "loss", "learning_rate": "learning_rate", "grad_norm": "grad_norm"}
 MAX_SAVING_SHARE = 0.02
 """The largest share of the training time that checkpoints take when they are saved by the clock."""
+REFRESH = 0.1
+"""Seconds between two updates of the bar, so that it does not slow down short steps."""
 
 
 class TrainingStopped(ClockhandsError):
@@ -135,7 +137,7 @@ class Flow(Watcher):
         self.training, self.stop, self.validates = training, stop, validates
         self.saved = time.monotonic()
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Restore the sum of the losses since the last log line, and start the clock."""
         self.trainer.restore_loss()
         self.saved = time.monotonic()
@@ -149,7 +151,7 @@ class Flow(Watcher):
         control.should_save = control.should_save or stop or due or (last and self.training.is_saved_regularly)
         control.should_log = control.should_log or last
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop when the validation loss has not fallen for ``patience`` evaluations; save where it is the lowest."""
         losses = keeping.read_losses(vars(state))
         if self.training.export == "lowest" and keeping.is_lowest(losses):
@@ -158,7 +160,7 @@ class Flow(Watcher):
             control.should_training_stop = True
             control.should_save = control.should_save or self.training.is_saved_regularly
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock for the next checkpoint."""
         self.saved = time.monotonic()
 
@@ -174,8 +176,7 @@ class Flow(Watcher):
         flags = torch.tensor([self.stop.is_set, self._is_due() and state.is_world_process_zero], dtype=torch.int64)
         flags = flags.to(args.device)
         torch.distributed.all_reduce(flags)
-        stop, due = flags.tolist()
-        return bool(stop), bool(due)
+        return bool(flags[0]), bool(flags[1])
 
     def _is_due(self) -> bool:
         if self.training.save_steps or not self.training.is_saved_regularly:
@@ -195,7 +196,7 @@ class Health(Watcher):
         if "loss" in logs:
             self._judge(float(logs["loss"]), state)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Judge the losses that were not logged yet before a checkpoint is saved. Raises Diverged."""
         if control.should_save and not control.should_log:
             loss = self.trainer.compute_running_loss()
@@ -219,37 +220,30 @@ class Health(Watcher):
         )
 
 
-REFRESH = 0.1
-"""Seconds between two updates of the bar, so that it does not slow down short steps."""
-
-
 class ProgressBar(Watcher):
     """Shows step, loss, validation loss, target tokens per second and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or make_console(errors=True)
-        self.bar: Progress | None = None
-        self.task = TaskID(0)
+        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+        self.bar = Progress("step", *columns, console=self.console, transient=True)
         self.updated = 0.0
         self.begun = (0.0, 0)
         self.texts: dict[str, str] = {}
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Show an empty bar, or how many steps there are."""
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Show an empty bar, or nothing yet."""
         super().on_train_begin(args, state, control)
         self.begun = (time.monotonic(), state.global_step)
-        if not state.is_world_process_zero or not self.console.is_terminal:
-            return
-        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
-        self.bar = Progress("step", *columns, console=self.console, transient=True)
-        self.task = self.bar.add_task("", total=state.max_steps, completed=state.global_step, text="")
-        self.bar.start()
+        if state.is_world_process_zero and self.console.is_terminal:
+            self.bar.add_task("", total=state.max_steps, completed=state.global_step, text="")
+            self.bar.start()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar, at most ten times a second."""
-        if self.bar is not None and time.monotonic() - self.updated > REFRESH:
+        if self.bar.tasks and time.monotonic() - self.updated > REFRESH:
             self.updated = time.monotonic()
-            self.bar.update(self.task, completed=state.global_step)
+            self.bar.update(self.bar.task_ids[0], completed=state.global_step)
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
         """Show the new numbers in the bar; without a bar, print them."""
@@ -260,19 +254,17 @@ class ProgressBar(Watcher):
             self.texts["speed"] = f"{self.measure_speed():,.0f} tokens/s"
         if "eval_loss" in logs:
             self.texts["validation"] = f"validation loss {logs['eval_loss']:.4f}"
+        if self.bar.tasks:
+            text = "  ".join(self.texts[name] for name in ("loss", "validation", "speed") if name in self.texts)
+            self.bar.update(self.bar.task_ids[0], completed=state.global_step, text=text)
+            return
         new = ("validation",) if "eval_loss" in logs else ("loss", "speed")
-        shown = new if self.bar is None else ("loss", "validation", "speed")
-        text = "  ".join(self.texts[name] for name in shown if name in self.texts)
-        if self.bar is not None:
-            self.bar.update(self.task, completed=state.global_step, text=text)
-        else:
-            started, first = self.begun
-            left = describe_time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
-            parts = (f"step {state.global_step:,} of {state.max_steps:,}", text, left)
-            self.console.print("  ".join(part for part in parts if part), highlight=False)
+        started, first = self.begun
+        left = describe_time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
+        parts = (f"step {state.global_step:,} of {state.max_steps:,}", *(self.texts[name] for name in new), left)
+        self.console.print("  ".join(part for part in parts if part), highlight=False)
 
     def close(self) -> None:
         """Remove the bar."""
-        if self.bar is not None:
+        if self.bar.tasks:
             self.bar.stop()
-            self.bar = None

@@ -1,22 +1,25 @@
-"""Checks before a training: of the recipe against the text, of the processes, and of a run that is resumed."""
+"""Checks before a training: of the recipe alone, and of the recipe against the text."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from pathlib import Path
 
 import torch
 
-from clockhands.data import WindowDataset
+from clockhands.data import PairDataset, WindowDataset
 from clockhands.devices import check_threads, open_device, require_memory
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import UsageError
 from clockhands.model.size import count_bytes, find_memory_fault
-from clockhands.runs import Run, checkpoints
 from clockhands.runs.recipe import Recipe
 from clockhands.training.model import configure
-from clockhands.training.schedule import count_updates
 from clockhands.training.training_data import EVALUATED, TrainingData
+
+
+def find_training_device(recipe: Recipe) -> torch.device:
+    """Return the device that the Trainer of transformers will use for a recipe."""
+    usable = recipe.training.device != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda" if usable else "cpu")
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -41,10 +44,10 @@ def check_batches(recipe: Recipe, material: TrainingData) -> None:
     fault = find_memory_fault(core, training=True, device=device)
     if fault is not None:
         raise UsageError(fault)
-    order = recipe.batches.per_epoch * (recipe.batches.size or 1) * 8
+    windows = recipe.batches.per_epoch * (recipe.batches.size or 1)
     if isinstance(material.train, WindowDataset):
-        what = f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs"
-        require_memory(order, what, "lower them", device)
+        what = f"batches.per_epoch x batches.size windows are {windows:,}, and their order alone needs"
+        require_memory(8 * windows, what, "lower them", device)
     tokens = _count_largest_batch(recipe, material.train)
     # The least that the backward pass keeps of a token: its states in every layer, in float32.
     layers = max(core.count_layers(side) for side in core.stack_sides)
@@ -58,20 +61,13 @@ def check_batches(recipe: Recipe, material: TrainingData) -> None:
     )
 
 
-def _count_largest_batch(recipe: Recipe, data: TrainingData | object) -> int:
+def _count_largest_batch(recipe: Recipe, data: PairDataset | WindowDataset) -> int:
     """Count the tokens of the largest batch, pads included, on both sides: examples times the longest of each."""
-    batching = recipe.batches
+    tokens, size = recipe.batches.tokens, recipe.batches.size
     if isinstance(data, WindowDataset):
-        return max(batching.tokens or 0, (batching.size or 1) * data.length)
-    longest, count = data.longest, len(data)  # type: ignore[attr-defined,arg-type]
-    size = min(batching.size or count, count)
-    return min(batching.tokens * 2 if batching.tokens else size * sum(longest), size * sum(longest))
-
-
-def find_training_device(recipe: Recipe) -> torch.device:
-    """Return the device that the Trainer of transformers will use for a recipe."""
-    usable = recipe.training.device != "cpu" and torch.cuda.is_available()
-    return torch.device("cuda" if usable else "cpu")
+        return max(tokens or 0, (size or 1) * data.length)
+    most = min(size or len(data), len(data)) * sum(data.longest)
+    return min(2 * tokens, most) if tokens else most
 
 
 def check_before_reading(recipe: Recipe) -> None:
@@ -102,35 +98,20 @@ def check_material(recipe: Recipe, material: TrainingData) -> None:
     check_batches(recipe, material)
     material.batches(recipe)
     splits = [split for split in (material.train, material.validation) if split is not None]
-    longest = [max(lengths) for lengths in zip(*(split.longest for split in splits), strict=True)]
     # Pairs have two lengths, source and target; windows have one, whichever side reads them.
-    sides = {"encoder": longest[0], "decoder": longest[-1]}
-    for side in (side for side in recipe.model.sides if side in sides):
+    longest = {"encoder": max(split.longest[0] for split in splits), "decoder": max(s.longest[-1] for s in splits)}
+    for side in recipe.model.stack_sides:
         position = recipe.model.get_position_config(side)
         declares = recipe.model.summarise_schemes(side).declares
-        limit = declares.max_length
-        if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
+        limit, length = declares.max_length, longest[side]
+        if limit is not None and declares.beyond == "raise" and position.transform is None and length > limit:
             raise UsageError(
-                f"the {side}'s {position.name} has {limit} positions and the longest example {sides[side]} tokens; "
-                f"raise position.max_length, or bound the examples (batches.max_length, batches.longer = 'drop')"
+                f"the {side}'s {position.name} has {limit} positions and the longest example {length} tokens; "
+                "raise position.max_length, or bound the examples (batches.max_length, batches.longer = 'drop')"
             )
     training = recipe.training
-    needed = {
-        "eval_steps": training.evaluation_interval,
-        "patience": training.patience,
-        "export": training.export == "lowest",
-    }
-    if material.validation is None and (names := [name for name, is_needed in needed.items() if is_needed]):
-        raise UsageError(f"training.{names[0]} is given, but corpus {recipe.corpus!r} has no validation split")
-
-
-def check_resumed(run: Run, recipe: Recipe, material: TrainingData, last: Path | None) -> None:
-    """Raise DataError if the text has changed, UsageError if the run has made more steps than the recipe has now."""
-    if run.record.get("data", material.fingerprint) != material.fingerprint:
-        raise DataError(f"the text of {run.path} is not what it was when training began; it cannot go on exactly")
-    made, total = 0 if last is None else checkpoints.get_step(last), count_updates(recipe, material)
-    if made > total:
-        raise UsageError(
-            f"{run.path} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "
-            f"to end it there, or more to go on"
-        )
+    needed = {"eval_steps": training.evaluation_interval, "patience": training.patience,
+              "export": training.export == "lowest"}  # fmt: skip
+    if material.validation is None and any(needed.values()):
+        name = next(name for name, is_needed in needed.items() if is_needed)
+        raise UsageError(f"training.{name} is given, but corpus {recipe.corpus!r} has no validation split")

@@ -28,13 +28,8 @@ def read_losses(state: dict[str, Any]) -> dict[int, float]:
 
 def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> list[Path]:
     """Return the ``count`` checkpoints of the lowest validation loss, best first; of equal ones the older."""
-
-    def rank(path: Path) -> tuple[float, int]:
-        """Return the loss and the step of a checkpoint, by which it is sorted."""
-        step = checkpoints.get_step(path)
-        return losses.get(step, math.inf), step
-
-    return sorted(saved, key=rank)[:count]
+    steps = {path: checkpoints.get_step(path) for path in saved}
+    return sorted(steps, key=lambda path: (losses.get(steps[path], math.inf), steps[path]))[:count]
 
 
 def _select_planned(saved: Sequence[Path], training: Training, end: int) -> list[Path]:
@@ -43,10 +38,9 @@ def _select_planned(saved: Sequence[Path], training: Training, end: int) -> list
     Training resumes from what a stop saved in between, and nothing else uses that: a run that was stopped averages and
     keeps the checkpoints of one that was not.
     """
-    every = training.save_steps
-    if not every:
-        return list(saved)
-    return [path for path in saved if checkpoints.get_step(path) % every == 0 or checkpoints.get_step(path) == end]
+    steps = {path: checkpoints.get_step(path) for path in saved}
+    every = training.save_steps or 1
+    return [path for path, step in steps.items() if step % every == 0 or step == end]
 
 
 def select_averaged(folder: Path, training: Training, losses: dict[int, float], end: int) -> list[Path]:
@@ -63,17 +57,14 @@ def discard(folder: Path, training: Training, losses: dict[int, float], end: int
     saved = checkpoints.list_checkpoints(folder)
     planned = _select_planned(saved, training, end)
     kept = rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
-    lowest = select_lowest(saved, training, losses)
     for path in saved[:-1]:
-        if path not in kept and path != lowest:
+        if path not in (*kept, select_lowest(saved, training, losses)):
             checkpoints.remove_checkpoint(path)
 
 
 def select_lowest(saved: Sequence[Path], training: Training, losses: dict[int, float]) -> Path | None:
     """Return the checkpoint with the lowest validation loss; None where the recipe exports the last weights."""
-    if training.export != "lowest":
-        return None
-    judged = [path for path in saved if checkpoints.get_step(path) in losses]
+    judged = [path for path in saved if checkpoints.get_step(path) in losses and training.export == "lowest"]
     return next(iter(rank_best(judged, losses, 1)), None)
 
 

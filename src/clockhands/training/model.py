@@ -1,9 +1,8 @@
-"""Build the model of a recipe as a model of transformers."""
+"""Build the model of a recipe as a model of transformers, with the weights that ``training.begin_from`` names."""
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +12,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from clockhands.data import Tokenizers
-from clockhands.errors import CheckpointError, ConfigError, UsageError
+from clockhands.errors import CheckpointError, ConfigError
 from clockhands.files import write_bytes
-from clockhands.model.config import TransformerConfig
-from clockhands.model.config_fields import Side
 from clockhands.model.huggingface import MODEL_CLASSES
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import open_model, open_tokenizers
 from clockhands.runs.folder import BEGIN, add_facts
 from clockhands.runs.recipe import Recipe
-from clockhands.runs.recipe.inheritance import (
+from clockhands.runs.recipe.tables import (
     find_tokenizer_folder,
     make_model_table,
     read_model_config,
@@ -68,7 +65,7 @@ Only ``attention_scale`` changes what they do, which is how logits are sharpened
 
 
 @dataclass(frozen=True)
-class _BeginWeights:
+class BeginWeights:
     """The weights that a model takes over from another, by name.
 
     ``drawn`` are the names that only the new model has, whose weights stay random; ``left`` those that only the old one
@@ -77,8 +74,8 @@ class _BeginWeights:
 
     source: Path
     weights: dict[str, Tensor]
-    drawn: tuple[str, ...]
-    left: tuple[str, ...]
+    drawn: list[str]
+    left: list[str]
 
     @property
     def sentence(self) -> str:
@@ -91,7 +88,7 @@ class _BeginWeights:
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
-def read_begin_weights(recipe: Recipe, material: TrainingData) -> _BeginWeights | None:
+def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights | None:
     """Read what ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
 
     Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
@@ -114,57 +111,35 @@ def read_begin_weights(recipe: Recipe, material: TrainingData) -> _BeginWeights 
                 f"{len(other):,}; leave [tokenizer] out, and that one is used"
             )
     here, there = make_model_table(recipe.model), make_model_table(config)
-    faults += [
-        f"model.{name} is {here[name]!r}, and in {source} {there[name]!r}"
-        for name in here
-        if name not in FREE and here[name] != there[name]
-    ]
-    old, both = dict(opened.named_parameters()), []
-    if not faults:
-        changed = tuple(
-            "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."
-            for side in recipe.model.sides
-            if _name_schemes(recipe.model, side) != _name_schemes(config, side)
-        )
-        both = [name for name in new if name in old and not name.startswith(changed)]
-        faults = [
-            f"{name} has shape {list(new[name].shape)}, and in {source} {list(old[name].shape)}"
-            for name in both
-            if new[name].shape != old[name].shape
-        ]
+    differing = [name for name in here if name not in FREE and here[name] != there[name]]
+    faults += [f"model.{name} is {here[name]!r}, and in {source} {there[name]!r}" for name in differing]
     if faults:
         raise ConfigError(faults, "training.begin_from")
-    drawn, left = (tuple(name for name in names if name not in both) for names in (new, old))
-    return _BeginWeights(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
-
-
-def _name_schemes(config: TransformerConfig, side: Side) -> tuple[object, ...]:
-    """Return what says which schemes a side has; where it differs, weights of schemes mean something else."""
-    position = config.get_position_config(side)
-    return position.name, position.layers, position.kinds.keys()
-
-
-def store_begin_weights(begin_weights: _BeginWeights, run: Path, *, progress: bool) -> None:
-    """Store the weights in a run folder; record, and with ``progress`` print, what is not among them.
-
-    Raises DataError where they cannot be written.
-    """
-    write_bytes(run / BEGIN, save(begin_weights.weights, {"format": "pt"}))
-    add_facts(
-        run,
-        begun={"from": str(begin_weights.source), "drawn": list(begin_weights.drawn), "left": list(begin_weights.left)},
+    # Weights of a scheme mean something else in another scheme.
+    changed = []
+    for side in recipe.model.sides:
+        mine, other = recipe.model.get_position_config(side), config.get_position_config(side)
+        if (mine.name, mine.layers, mine.kinds.keys()) != (other.name, other.layers, other.kinds.keys()):
+            changed.append("model.cross_schemes." if side == "cross" else f"model.{side}.schemes.")
+    old = dict(opened.named_parameters())
+    both = [name for name in new if name in old and not name.startswith(tuple(changed))]
+    faults = [
+        f"{name} has shape {list(new[name].shape)}, and in {source} {list(old[name].shape)}"
+        for name in both
+        if new[name].shape != old[name].shape
+    ]
+    if faults:
+        raise ConfigError(faults, "training.begin_from")
+    weights = {name: old[name].detach().contiguous() for name in both}
+    return BeginWeights(
+        source, weights, [name for name in new if name not in both], [name for name in old if name not in both]
     )
-    if progress and begin_weights.sentence:
-        print(begin_weights.sentence, file=sys.stderr, flush=True)
 
 
-def refuse_itself(recipe: Recipe, out: Path) -> None:
-    """Raise UsageError if the run to begin from lies in the folder that the new run would replace."""
-    source = recipe.training.begin_from
-    if source is not None and Path(source).resolve().is_relative_to(out.resolve()):
-        raise UsageError(
-            f"training.begin_from is {source}, which the new run in {out} would replace; choose another folder"
-        )
+def store_begin_weights(begun: BeginWeights, run: Path) -> None:
+    """Store the weights in a run folder, and record what is not among them. Raises DataError as ``write_bytes``."""
+    write_bytes(run / BEGIN, save(begun.weights, {"format": "pt"}))
+    add_facts(run, begun={"from": str(begun.source), "drawn": begun.drawn, "left": begun.left})
 
 
 def load_begin_weights(recipe: Recipe, model: PreTrainedModel, run: Path) -> None:

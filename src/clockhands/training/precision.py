@@ -41,10 +41,9 @@ def choose_precision(training: Training, model: TransformerConfig, device: torch
             "training.precision is 'bf16', which this %s only emulates; training.precision=fp32 or auto is faster",
             "GPU" if device.type == "cuda" else "processor",
         )
-    if training.precision != "auto":
-        return Precision(training.precision, device.type)
     wide = device.type != "cpu" or model.d_model >= NARROWEST
-    return Precision("bf16" if native and wide else "fp32", device.type)
+    auto = "bf16" if native and wide else "fp32"
+    return Precision(auto if training.precision == "auto" else training.precision, device.type)
 
 
 def choose_trial_precision(training: Training, device: torch.device) -> Precision:
@@ -52,9 +51,8 @@ def choose_trial_precision(training: Training, device: torch.device) -> Precisio
 
     Trials of one comparison may run on several machines and must all compute alike.
     """
-    if training.precision != "auto":
-        return Precision(training.precision, device.type)
-    return Precision("bf16" if device.type == "cuda" and multiplies_in_bf16(device) else "fp32", device.type)
+    auto = "bf16" if device.type == "cuda" and multiplies_in_bf16(device) else "fp32"
+    return Precision(auto if training.precision == "auto" else training.precision, device.type)
 
 
 def read_precision(

@@ -81,8 +81,15 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None, *, validates: bool 
         training = replace(training, learning_rate=rate)
     if training.warmup_steps == "auto" and updates is not None:
         training = replace(training, warmup_steps=compute_warmup_steps(updates, recipe.model, training.schedule))
-    if validates is not None and updates is not None:
-        training = _choose_export(training, updates, validates=validates)
+    if training.eval_steps == "auto" and validates is not None and updates is not None:
+        # Whoever asks for what needs several evaluations gets them in a short training too.
+        interval = max(1 if _needs_several(training) else SHORTEST_INTERVAL, math.ceil(updates / EVALUATIONS))
+        training = replace(training, eval_steps=interval if validates and interval < updates else None)
+    if training.export == "auto" and validates is not None and updates is not None:
+        is_kept = training.average == "none" and training.is_saved_regularly
+        # Of one evaluation there is no lowest loss.
+        has_lowest = validates and training.eval_steps is not None and is_kept
+        training = replace(training, export="lowest" if has_lowest else "last")
     return _put_training(recipe, training)
 
 
@@ -111,25 +118,14 @@ def export_last(recipe: Recipe) -> Recipe:
     Comparisons train so: an equal number of steps is part of what they compare.
     """
     training = recipe.training
-    needs_several = bool(training.patience) or training.export == "lowest"
-    eval_steps = None if training.eval_steps == "auto" and not needs_several else training.eval_steps
+    eval_steps = None if training.eval_steps == "auto" and not _needs_several(training) else training.eval_steps
     export = "last" if training.export == "auto" else training.export
     return _put_training(recipe, replace(training, eval_steps=eval_steps, export=export))
 
 
-def _choose_export(training: Training, updates: int, *, validates: bool) -> Training:
-    """Return the training with its evaluations and what it exports; of one evaluation there is no lowest loss."""
-    eval_steps = training.eval_steps
-    if eval_steps == "auto":
-        # Whoever asks for what needs several evaluations gets them in a short training too.
-        is_needed = bool(training.patience) or training.export == "lowest"
-        interval = max(1 if is_needed else SHORTEST_INTERVAL, math.ceil(updates / EVALUATIONS))
-        eval_steps = interval if validates and interval < updates else None
-    export = training.export
-    if export == "auto":
-        has_lowest = validates and eval_steps is not None and training.average == "none" and training.is_saved_regularly
-        export = "lowest" if has_lowest else "last"
-    return replace(training, eval_steps=eval_steps, export=export)
+def _needs_several(training: Training) -> bool:
+    """Return whether a recipe asks for what needs several evaluations."""
+    return bool(training.patience) or training.export == "lowest"
 
 
 def _put_training(recipe: Recipe, training: Training) -> Recipe:
@@ -156,57 +152,25 @@ def _count_depth(model: TransformerConfig) -> int:
     return max(model.count_layers(side) for side in model.sides)
 
 
-Rate = Callable[[int], float]
-
-
-def paper(factor: float, d_model: int, warmup: int) -> Rate:
-    """Return the schedule of the paper: lr(s) = factor · d_model^-0.5 · min(s^-0.5, s · warmup^-1.5).
-
-    That is equation 3 of Vaswani et al. 2017, which has ``factor`` 1.
-    """
-    return lambda s: factor * d_model**-0.5 * min(s**-0.5, s * warmup**-1.5)
-
-
-def inverse_sqrt(peak: float, warmup: int, start: float = 0.0) -> Rate:
-    """Return a rate that rises linearly from ``start`` to ``peak`` at update ``warmup``, then is peak · √(warmup / s).
-
-    This is the inverse_sqrt schedule of fairseq.
-    """
-    return _add_warmup(peak, warmup, start, lambda s: peak * math.sqrt(max(warmup, 1) / s))
-
-
-def cosine(peak: float, warmup: int, total: int, final: float = 0.0, start: float = 0.0) -> Rate:
-    """Return a rate that rises linearly to ``peak`` at update ``warmup``, then falls as half a cosine.
-
-    It reaches ``final`` at update ``total`` (Loshchilov & Hutter 2017, equation 5, without restarts).
-    """
-
-    def fall(s: int) -> float:
-        share = min(1.0, (s - warmup) / max(1, total - warmup))
-        return final + (peak - final) * 0.5 * (1 + math.cos(math.pi * share))
-
-    return _add_warmup(peak, warmup, start, fall)
-
-
-def constant(peak: float, warmup: int = 0, start: float = 0.0) -> Rate:
-    """Return a rate that rises linearly from ``start`` to ``peak`` at update ``warmup``, and stays there."""
-    return _add_warmup(peak, warmup, start, lambda _: peak)
-
-
-def make_rate(training: Training, d_model: int, total: int) -> Rate:
+def make_rate(training: Training, d_model: int, total: int) -> Callable[[int], float]:
     """Make the learning rate of a ``[training]`` as a function of the update, counted from 1 to ``total``.
 
-    Its ``learning_rate`` and ``warmup_steps`` must be numbers, not ``auto``.
+    ``paper`` is equation 3 of Vaswani et al. 2017 times a factor; the others rise linearly from ``warmup_from`` to the
+    peak, and then fall as the inverse_sqrt schedule of fairseq, as half a cosine (Loshchilov & Hutter 2017, equation 5,
+    without restarts), or stay. ``learning_rate`` and ``warmup_steps`` must be numbers, not ``auto``.
     """
-    if training.schedule == "paper":
-        return paper(training.rate, d_model, training.warmup)
-    if training.schedule == "inverse-sqrt":
-        return inverse_sqrt(training.rate, training.warmup, training.warmup_from)
-    if training.schedule == "cosine":
-        return cosine(training.rate, training.warmup, total, training.final_rate, training.warmup_from)
-    return constant(training.rate, training.warmup, training.warmup_from)
+    peak, warmup, start, final = training.rate, training.warmup, training.warmup_from, training.final_rate
 
+    def compute_rate(s: int) -> float:
+        if training.schedule == "paper":
+            return peak * d_model**-0.5 * min(s**-0.5, s * warmup**-1.5)
+        if s < warmup:
+            return start + (peak - start) * s / warmup
+        if training.schedule == "inverse-sqrt":
+            return peak * math.sqrt(max(warmup, 1) / s)
+        if training.schedule == "cosine":
+            share = min(1.0, (s - warmup) / max(1, total - warmup))
+            return final + (peak - final) * 0.5 * (1 + math.cos(math.pi * share))
+        return peak
 
-def _add_warmup(peak: float, warmup: int, start: float, after: Rate) -> Rate:
-    """Return a rate that rises linearly from ``start`` to ``peak``, and is ``after`` from update ``warmup`` on."""
-    return lambda s: start + (peak - start) * s / warmup if s < warmup else after(s)
+    return compute_rate

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
 from clockhands.devices import get_rank, use_threads
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import lock_folder, write_text
 from clockhands.progress import ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
@@ -27,32 +27,17 @@ from clockhands.runs.folder import (
 )
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
 from clockhands.runs.recipe.sections import Training
-from clockhands.training.checks import check_before_reading, check_material, check_resumed
-from clockhands.training.model import (
-    read_begin_weights,
-    refuse_itself,
-    store_begin_weights,
-)
+from clockhands.training.checks import check_before_reading, check_material
+from clockhands.training.model import read_begin_weights, store_begin_weights
 from clockhands.training.precision import Precision, choose_precision, read_precision
-from clockhands.training.schedule import fill_in_auto, fill_in_for_text
-from clockhands.training.session import Session
+from clockhands.training.schedule import count_updates, fill_in_auto, fill_in_for_text
+from clockhands.training.session import run_session
 from clockhands.training.trainer import complete_arguments, make_arguments
 from clockhands.training.training_data import TrainingData, prepare
 
-CHANGEABLE = (
-    "max_steps",
-    "epochs",
-    "log_steps",
-    "eval_steps",
-    "export",
-    "save_steps",
-    "save_minutes",
-    "keep",
-    "average",
-    "patience",
-    "report_to",
-)
-"""Fields of ``[training]`` that may be changed when a run is resumed."""
+_LENGTH = ("max_steps", "epochs", "log_steps", "eval_steps", "export", "save_steps", "save_minutes", "keep", "average")
+CHANGEABLE = tuple(f"training.{name}" for name in (*_LENGTH, "patience", "report_to"))
+"""Keys of a recipe that may be changed when a run is resumed."""
 
 
 def train(
@@ -87,52 +72,53 @@ def train(
         recipe = load_recipe(recipe, overrides)
     elif overrides or not isinstance(recipe, Recipe):
         recipe = make_recipe(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides or {})
-    recipe = fill_in_auto(recipe)
+    recipe, out = fill_in_auto(recipe), Path(out)
     check_before_reading(recipe)
-    out = Path(out)
     with _set_up_libraries(recipe.training), ExitStack() as held:
         arguments = make_arguments(recipe.training, out / "checkpoints")
         with arguments.main_process_first():
             if arguments.process_index == 0:
                 # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
                 refuse_existing(out, overwrite=overwrite)
-                refuse_itself(recipe, out)
+                source = recipe.training.begin_from
+                if source is not None and Path(source).resolve().is_relative_to(out.resolve()):
+                    raise UsageError(
+                        f"training.begin_from is {source}, which the new run in {out} would replace; choose another "
+                        "folder"
+                    )
                 material = material or prepare(recipe, progress=print_sentence if progress else ignore_sentence)
                 recipe = fill_in_for_text(recipe, material)
                 check_material(recipe, material)
-                if progress:
-                    for sentence in material.describe_bounds():
-                        print_sentence(sentence)
-                _make_folder(recipe, material, arguments, out, held, overwrite=overwrite, progress=progress)
+                for sentence in material.describe_bounds() if progress else ():
+                    print_sentence(sentence)
+                held.enter_context(_make_folder(recipe, material, arguments, out, overwrite, progress))
             else:
                 material = material or prepare(recipe, Run(out).tokenizers)
                 recipe = fill_in_for_text(recipe, material)
         complete_arguments(arguments, recipe.training, Precision(**Run(out).record["precision"]))
-        return Session(recipe, material, arguments, out, progress, None, begin, callbacks, draw).run()
+        given: dict[str, Any] = {"progress": progress, "begin": begin, "callbacks": callbacks, "draw": draw}
+        return run_session(recipe, material, arguments, out, **given)
 
 
+@contextmanager
 def _make_folder(
-    recipe: Recipe,
-    material: TrainingData,
-    arguments: TrainingArguments,
-    out: Path,
-    held: ExitStack,
-    *,
-    overwrite: bool,
-    progress: bool,
-) -> None:
-    """Make the run folder with its recipe and tokenizers, and keep its lock in ``held``."""
+    recipe: Recipe, material: TrainingData, arguments: TrainingArguments, out: Path, overwrite: bool, progress: bool
+) -> Iterator[None]:
+    """Make the run folder with its recipe and tokenizers, and hold its lock."""
     begun = read_begin_weights(recipe, material)
     precision = choose_precision(recipe.training, recipe.model, arguments.device)
-    held.enter_context(lock_folder(out))
-    refuse_existing(out, overwrite=overwrite)
-    with start_folder(out) as staging:
-        # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
-        add_facts(staging, precision=asdict(precision))
-        if begun is not None:
-            store_begin_weights(begun, staging, progress=progress)
-        material.tokenizers.save(staging)
-        write_text(staging / RECIPE, recipe.to_toml())
+    with lock_folder(out):
+        refuse_existing(out, overwrite=overwrite)
+        with start_folder(out) as staging:
+            # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
+            add_facts(staging, precision=asdict(precision))
+            if begun is not None:
+                store_begin_weights(begun, staging)
+                if progress and begun.sentence:
+                    print_sentence(begun.sentence)
+            material.tokenizers.save(staging)
+            write_text(staging / RECIPE, recipe.to_toml())
+        yield
 
 
 def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progress: bool = False) -> Run:
@@ -144,50 +130,58 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
     Raises CheckpointError for a folder that is not a run and for a damaged checkpoint, BusyError if another process
     writes there, UsageError for fewer steps than were made, DataError if the text has changed.
     """
-    opened = Run.from_folder(run)
+    opened, folder = Run.from_folder(run), Path(run)
     recipe = _extend(opened.recipe, overrides or {})
     check_before_reading(recipe)
     with _set_up_libraries(recipe.training), ExitStack() as held:
-        arguments = make_arguments(recipe.training, Path(run) / "checkpoints")
+        arguments = make_arguments(recipe.training, folder / "checkpoints")
         with arguments.main_process_first():
             if arguments.process_index == 0:
-                held.enter_context(lock_folder(Path(run)))
-                tidy_folder(Path(run))
+                held.enter_context(lock_folder(folder))
+                tidy_folder(folder)
         # Before the folder was locked, another process may have changed it.
-        again = Run.from_folder(run)
+        again = Run.from_folder(folder)
         if again.tables != opened.tables:
             opened, recipe = again, _extend(again.recipe, overrides or {})
         if opened.finished and recipe == opened.recipe:
-            (opened.path / BEGIN).unlink(missing_ok=True)
+            (folder / BEGIN).unlink(missing_ok=True)
             return opened
-        refuse_obstacles(opened.path)
+        refuse_obstacles(folder)
         last = next(iter(opened.checkpoints[::-1]), None)
         if last is not None:
             checkpoints.check_resumable(last)
         elif opened.finished:
             raise CheckpointError(
-                f"{opened.path} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go "
-                "on from"
+                f"{folder} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on "
+                "from"
             )
-        progress_line = print_sentence if progress and get_rank() == 0 else ignore_sentence
-        material = prepare(recipe, opened.tokenizers, progress=progress_line)
-        check_resumed(opened, recipe, material, last)
+        say = print_sentence if progress and get_rank() == 0 else ignore_sentence
+        material = prepare(recipe, opened.tokenizers, progress=say)
+        if opened.record.get("data", material.fingerprint) != material.fingerprint:
+            raise DataError(f"the text of {folder} is not what it was when training began; it cannot go on exactly")
+        made, total = 0 if last is None else checkpoints.get_step(last), count_updates(recipe, material)
+        if made > total:
+            raise UsageError(
+                f"{folder} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "
+                "to end it there, or more to go on"
+            )
         if arguments.process_index == 0:
             # In this order: a process killed in between leaves an unfinished run with its former recipe, which resumes.
             if opened.finished:
-                add_facts(opened.path, finished=False)
-            write_text(opened.path / RECIPE, recipe.to_toml())
+                add_facts(folder, finished=False)
+            write_text(folder / RECIPE, recipe.to_toml())
         precision = read_precision(opened.record, recipe.training, recipe.model, arguments.device)
         complete_arguments(arguments, recipe.training, precision)
-        return Session(recipe, material, arguments, opened.path, progress, last).run()
+        return run_session(recipe, material, arguments, folder, progress=progress, last=last)
 
 
 def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a run with changed overrides. Raises UsageError for those that a run keeps."""
-    refused = [key for key in overrides if key not in [f"training.{name}" for name in CHANGEABLE]]
+    refused = ", ".join(key for key in overrides if key not in CHANGEABLE)
     if refused:
-        allowed = ", ".join(f"training.{name}" for name in CHANGEABLE)
-        raise UsageError(f"a resumed run keeps its recipe: {', '.join(refused)} cannot be changed; only {allowed} can")
+        raise UsageError(
+            f"a resumed run keeps its recipe: {refused} cannot be changed; only {', '.join(CHANGEABLE)} can"
+        )
     return make_recipe(recipe.tables, overrides) if overrides else recipe
 
 

@@ -140,8 +140,8 @@ class ClockhandsTrainer(Trainer):
     ) -> Tensor:
         """Make the step of the base class; keep, on the device, the first step whose loss was not finite."""
         loss = super().training_step(model, inputs, num_items_in_batch)
-        bad = ~torch.isfinite(loss) & (self.first_bad < 0)
-        self.first_bad = torch.where(bad, self.state.global_step + 1, self.first_bad)
+        is_first = ~torch.isfinite(loss) & (self.first_bad < 0)
+        self.first_bad = torch.where(is_first, self.state.global_step + 1, self.first_bad)
         return loss
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
@@ -171,8 +171,7 @@ class ClockhandsTrainer(Trainer):
 
     def unwrap_model(self) -> PreTrainedModel:
         """Return the model itself, without what accelerate and torch.compile put around it."""
-        model: PreTrainedModel = self.accelerator.unwrap_model(self.model_wrapped, keep_torch_compile=False)
-        return model
+        return self.accelerator.unwrap_model(self.model_wrapped, keep_torch_compile=False)
 
     def weights(self) -> dict[str, Tensor] | None:
         """Return what to save instead of the weights of ``unwrap_model``, if they are not whole there."""

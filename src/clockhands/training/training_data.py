@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from clockhands.data import (
@@ -62,29 +62,21 @@ class TrainingData:
 
     def batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
         """Plan the batches of training, with the seed of the recipe, for process ``shard`` of ``shards``."""
-        batching, seed = recipe.batches, recipe.training.seed
+        batching = recipe.batches
+        plan: dict[str, Any] = {"seed": recipe.training.seed, "shard": shard, "shards": shards}
         if isinstance(self.train, WindowDataset):
             size = batching.size or max(1, (batching.tokens or 0) // batching.window)
-            return RandomBatches(
-                len(self.train), batch_size=size, batches=batching.per_epoch, seed=seed, shard=shard, shards=shards
-            )
-        return LengthBatches(
-            self.train.lengths,
-            tokens=batching.tokens,
-            batch_size=batching.size,
-            bucketed=batching.bucketed,
-            seed=seed,
-            shard=shard,
-            shards=shards,
-        )
+            return RandomBatches(len(self.train), batch_size=size, batches=batching.per_epoch, **plan)
+        bounds: dict[str, Any] = {"tokens": batching.tokens, "batch_size": batching.size}
+        return LengthBatches(self.train.lengths, **bounds, bucketed=batching.bucketed, **plan)
 
     def validation_batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
         """Plan the batches of the validation split, in a fixed order; a longer example is a batch of its own."""
-        batching, validation = recipe.batches, self.require_validation()
+        tokens, size, validation = recipe.batches.tokens, recipe.batches.size, self.require_validation()
         return LengthBatches(
             validation.lengths,
-            tokens=None if batching.tokens is None else max(EVALUATED * batching.tokens, *validation.longest),
-            batch_size=None if batching.size is None else EVALUATED * batching.size,
+            tokens=None if tokens is None else max(EVALUATED * tokens, *validation.longest),
+            batch_size=None if size is None else EVALUATED * size,
             shuffle=False,
             shard=shard,
             shards=shards,
@@ -113,10 +105,10 @@ class TrainingData:
         its test split shorter than a window.
         """
         sentences = [self.find_ceiling().sentence]
-        if isinstance(self.train, WindowDataset) and len(self.train.stream) <= MOST_COUNTED:
-            with suppress(UsageError):
-                floor = self.find_floor()
-                sentences += [floor.sentence] if floor is not None else []
+        with suppress(UsageError):
+            counted = isinstance(self.train, WindowDataset) and len(self.train.stream) <= MOST_COUNTED
+            floor = self.find_floor() if counted else None
+            sentences += [floor.sentence] if floor is not None else []
         return sentences
 
     def require_validation(self) -> Data:
@@ -128,11 +120,12 @@ class TrainingData:
     @property
     def fingerprint(self) -> str:
         """A hash of all ids of the training data, by which a resumed run finds that its text has changed."""
+        arrays: list[Any]
         if isinstance(self.train, WindowDataset):
-            arrays: list[Any] = [self.train.stream]
+            arrays = [self.train.stream]
         else:
-            sides = (self.train.sources, self.train.targets)
-            arrays = [part for side in sides for part in (side.values, side.offsets)]
+            sources, targets = self.train.sources, self.train.targets
+            arrays = [sources.values, sources.offsets, targets.values, targets.offsets]
         digest = hashlib.blake2b(digest_size=16)
         for array in arrays:
             digest.update(array.tobytes())
@@ -151,40 +144,41 @@ def prepare(
     """
     progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
+    table, batching = recipe.tokenizer, recipe.batches
+    masked = recipe.model.architecture == "encoder"
     if tokenizers is None:
-        table = recipe.tokenizer
         how = f"opening the tokenizer {table.name}" if table.name else f"learning a tokenizer ({table.kind})"
         progress(f"{how}; the text has {len(corpus['train']):,} {corpus.items} for training")
-        tokenizers = _open_tokenizers(recipe, corpus)
+        if table.name is not None:
+            source = open_tokenizer(table.name)
+            tokenizers = Tokenizers(source, open_tokenizer(table.target_name) if table.target_name else source)
+        else:
+            given = {key: value for key, value in asdict(table).items() if key not in ("name", "target_name")}
+            tokenizers = train_tokenizers(corpus, task="masked language modelling" if masked else None, **given)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
+    drawn = corpus
+    if recipe.training.text_seed is not None:
+        # The tokenizers know the first text alone.
+        again = redraw_training(corpus, recipe.training.text_seed)
+        drawn = replace(corpus, splits={**corpus.splits, "train": again})
     if corpus.task == "translation":
-        return _prepare_pairs(recipe, corpus, tokenizers)
-    window, tokenizer = recipe.batches.window, tokenizers.source
-    drawn = _draw_text(recipe, corpus)
+        return _prepare_pairs(recipe, corpus, tokenizers, drawn)
+    window, tokenizer = batching.window, tokenizers.source
     train = WindowDataset(encode_stream(tokenizer, drawn.documents("train")), window, stride=1)
-    held_out = encode_stream(tokenizer, corpus.documents("validation")) if "validation" in corpus else None
-    masked = recipe.model.architecture == "encoder"
-    collate = MaskedCollator.of(tokenizer, recipe.batches.masked, recipe.training.seed) if masked else WindowCollator()
-    stride = window if masked else None
-    validation = None if held_out is None else WindowDataset(held_out, min(window, len(held_out)), stride)
+    validation = None
+    if "validation" in corpus:
+        held_out = encode_stream(tokenizer, corpus.documents("validation"))
+        validation = WindowDataset(held_out, min(window, len(held_out)), window if masked else None)
+    collate = MaskedCollator.of(tokenizer, batching.masked, recipe.training.seed) if masked else WindowCollator()
     return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
 
 
-def _draw_text(recipe: Recipe, corpus: Corpus) -> Corpus:
-    """Return the corpus with the training text that the recipe's ``text_seed`` draws; tokenizers know the first one."""
-    number = recipe.training.text_seed
-    if number is None:
-        return corpus
-    return replace(corpus, splits={**corpus.splits, "train": redraw_training(corpus, number)})
-
-
-def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TrainingData:
+def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, drawn: Corpus) -> TrainingData:
     """Encode the pairs with the bound of the recipe, or the usual one."""
     batching = recipe.batches
     limits: dict[str, Any] = {"max_length": LONGEST, "longer": "drop", "option": "batches.max_length"}
     if batching.max_length is not None:
         limits |= {"max_length": batching.max_length, "longer": batching.longer}
-    drawn = _draw_text(recipe, corpus)
     train = encode_pairs(drawn.pairs("train"), tokenizers, **limits)
     for side, tokenizer in ((train.sources, tokenizers.source), (train.targets, tokenizers.target)):
         unknown = int((side.values == tokenizer.unk_token_id).sum()) if recipe.tokenizer.kind == "morpheme" else 0
@@ -193,25 +187,5 @@ def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Tr
                 f"{corpus.description}: {unknown:,} pieces of the training text are not in the list of morphemes of "
                 "this corpus; set tokenizer.kind = 'bpe'"
             )
-    has_validation = "validation" in corpus
-    validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None
-    collate = PairCollator(int(tokenizers.source.pad_token_id))
-    return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
-
-
-def _open_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
-    """Open the tokenizers that the recipe names, or train them on the corpus."""
-    table = recipe.tokenizer
-    if table.name is not None:
-        source = open_tokenizer(table.name)
-        return Tokenizers(source, open_tokenizer(table.target_name) if table.target_name else source)
-    return train_tokenizers(
-        corpus,
-        task="masked language modelling" if recipe.model.architecture == "encoder" else None,
-        shared=table.shared,
-        kind=table.kind,
-        vocabulary=table.vocabulary,
-        lowercase=table.lowercase,
-        normalisation=table.normalisation,
-        min_frequency=table.min_frequency,
-    )
+    validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if "validation" in corpus else None
+    return TrainingData(corpus, tokenizers, train, validation, PairCollator(int(tokenizers.source.pad_token_id)), drawn)

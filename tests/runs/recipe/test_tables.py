@@ -1,4 +1,4 @@
-"""The tables of a recipe: which keys they take, and how keys are set, whatever their order, by dotted names."""
+"""The tables of a recipe: which keys they take, how keys are set by dotted names, and what is taken over from a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
-from clockhands.errors import ConfigError
-from clockhands.runs.recipe import Recipe, apply_overrides, make_recipe
-from clockhands.runs.recipe.tables import find_keys, has_unknown_selector, make_absolute, split_by_side
+from clockhands.errors import CheckpointError, ConfigError
+from clockhands.model.config import TransformerConfig
+from clockhands.runs.recipe import Recipe, apply_overrides, inherit_tables, make_recipe
+from clockhands.runs.recipe.tables import (
+    find_keys,
+    find_tokenizer_folder,
+    make_absolute,
+    make_model_table,
+    make_position_table,
+    split_by_side,
+)
 
 TABLES: dict[str, Any] = {
     "data": {"corpus": "numbers", "target": "en"},
@@ -34,8 +42,6 @@ def test_the_scheme_and_the_corpus_decide_which_keys_there_are() -> None:
     assert "base" in find_keys(sides, "position.encoder") and "base" not in find_keys(sides, "position.decoder")
     assert "source" in find_keys({"data": {"corpus": "parallel"}}, "data")
     assert set(find_keys({"data": {"corpus": "nothing"}}, "data")) == {"corpus"}
-    assert has_unknown_selector({"data": {"corpus": "nothing"}}, "data")
-    assert not has_unknown_selector(rope, "position")
 
 
 def test_a_side_with_a_scheme_of_its_own_takes_nothing_from_the_others() -> None:
@@ -144,3 +150,43 @@ def test_another_scheme_replaces_a_layout_and_what_was_resolved_reads_back() -> 
 def test_what_is_not_there_is_refused(written: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(*written)
+
+
+NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
+
+
+def test_a_home_that_does_not_exist_is_no_model_to_begin_from() -> None:
+    with pytest.raises(CheckpointError, match=r"training\.begin_from: .*~nobody-here.*holds no model; it is not there"):
+        make_recipe(NUMBERS, {"training.begin_from": "~nobody-here/x"})
+
+
+def test_only_a_checkpoint_takes_the_tokenizer_of_the_folder_above(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert find_tokenizer_folder(tmp_path / "checkpoints" / "checkpoint-3") == tmp_path
+    with pytest.raises(CheckpointError, match="holds no tokenizer"):
+        find_tokenizer_folder(tmp_path / "models" / "model")
+
+
+def test_the_tables_of_a_model_are_read_back_as_that_model() -> None:
+    for position in ({"scheme": "rope", "base": 7.0}, {"scheme": "rope", "encoder": {"scheme": "alibi"}}):
+        model = Recipe.from_tables({**NUMBERS, "position": position}).model
+        tables = {**NUMBERS, "model": make_model_table(model), "position": make_position_table(model)}
+        assert Recipe.from_tables(tables).model == model
+    assert make_position_table(TransformerConfig()) == {"scheme": "sinusoidal", "combine": "add",
+        "every_layer": False, "skip_every": 0
+    }  # fmt: skip
+
+
+def test_without_a_run_to_begin_from_nothing_is_taken_over() -> None:
+    assert inherit_tables(NUMBERS, {}) is NUMBERS
+    assert inherit_tables(NUMBERS, {"training.begin_from": "none"}) is NUMBERS
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_the_tokenizer_of_the_target_is_taken_over_where_there_is_one(both: bool, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "target")[: 2 if both else 1]:
+        folder.mkdir(exist_ok=True)
+        (folder / "tokenizer_config.json").write_text("{}", "utf8")
+    table = inherit_tables({**NUMBERS, "position": {"scheme": "rope"}}, {"training.begin_from": tmp_path})["tokenizer"]
+    assert table["name"] == str(tmp_path)
+    assert table.get("target_name") == (str(tmp_path / "target") if both else None)

@@ -1,6 +1,5 @@
 """Recipes: everything that a training needs, as TOML; validated once, when a file or tables become a ``Recipe``."""
 
-from clockhands.runs.recipe.inheritance import inherit_tables
 from clockhands.runs.recipe.recipe import (
     Recipe,
     load_recipe,
@@ -9,7 +8,7 @@ from clockhands.runs.recipe.recipe import (
     read_training_overrides,
     vary_recipe,
 )
-from clockhands.runs.recipe.tables import apply_overrides
+from clockhands.runs.recipe.tables import apply_overrides, inherit_tables
 
 __all__ = [
     "Recipe",

@@ -23,7 +23,6 @@ from clockhands.model.config_fields import SIDES
 from clockhands.options import MISSING, check_options, defaults_of, parse
 from clockhands.reading import read_toml
 from clockhands.runs.folder import RECIPE
-from clockhands.runs.recipe.inheritance import inherit_tables
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.runs.recipe.tables import (
     FROM_DATA,
@@ -34,6 +33,7 @@ from clockhands.runs.recipe.tables import (
     add_default_tokenizer,
     apply_overrides,
     find_keys,
+    inherit_tables,
     list_model_options,
     list_position_options,
     make_absolute,
@@ -202,13 +202,14 @@ def read_training_overrides(written: Mapping[str, str]) -> dict[str, Any]:
 def _read_corpus(table: Mapping[str, Any], faults: list[str]) -> tuple[str, dict[str, Any], Task | None]:
     """Read the name of the corpus, its options and its task, which is None where anything of that is wrong."""
     name = table.get("corpus")
-    if name is None:
-        faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
-        return "", {}, None
     if not isinstance(name, str) or name not in CORPORA:
-        wrong_type = f"data.corpus is {show_value(name)}, but must be the name of a corpus"
-        faults.append(CORPORA.describe_unknown_name(name) if isinstance(name, str) else wrong_type)
-        return str(name), {}, None
+        fault = f"data.corpus is {show_value(name)}, but must be the name of a corpus"
+        if name is None:
+            fault = f"data.corpus is missing; choose one of {', '.join(CORPORA)}"
+        elif isinstance(name, str):
+            fault = CORPORA.describe_unknown_name(name)
+        faults.append(fault)
+        return str(name or ""), {}, None
     known = find_keys({"data": table}, "data")
     values, wrong = check_options(table, known, "data", noun="key in [data]")
     faults += wrong
@@ -237,11 +238,9 @@ def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str
         faults.append(PRESETS.describe_unknown_name(preset))
         unknown = set(known)  # the sizes that the preset would have given: nothing fits or fails to fit them
     faults += [describe_unknown("key in [model]", key, known) for key in own if key not in known]
-    sides, wrong = _read_sides(position)
-    faults += wrong
     table = {
         **(PRESETS.find(preset) or {}), **{key: value for key, value in own.items() if key in known},
-        "kind": _choose_architecture(tables, task), **sides,
+        "kind": _choose_architecture(tables, task), **_read_sides(position, faults),
     }  # fmt: skip
     try:
         config = TransformerConfig.from_dict(table, prefix="model.", unknown=frozenset(unknown))
@@ -254,14 +253,20 @@ def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str
         ]
         return None
     if task is not None:
-        faults += _find_task_faults(config, corpus, task, position)
+        kind = f"model.kind is {config.architecture!r}"
+        needs: Task = "translation" if config.architecture == "encoder-decoder" else "language modelling"
+        if needs != task:
+            faults.append(f"{kind}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none")
+        for given in SIDES:
+            if given in position and given not in config.sides:
+                sides = " and ".join(config.sides)
+                faults.append(f"position.{given} is given, but {kind}, which has no side but {sides}")
     return config
 
 
-def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the position table of each side, and what is wrong with them; one with faults gets the scheme ``none``."""
+def _read_sides(position: Mapping[str, Any], faults: list[str]) -> dict[str, Any]:
+    """Return the position table of each side; a side with faults, which join ``faults``, gets the scheme ``none``."""
     sides: dict[str, Any] = {}
-    faults: list[str] = []
     for side, table in split_by_side(position):
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
@@ -274,24 +279,11 @@ def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
             )
             sides[side] = {"scheme": "none"}
         elif table:
-            values, wrong = check_options(table, list_position_options(table), name, noun=f"key in [{name}]")
+            options = list_position_options(table.get("scheme"))
+            values, wrong = check_options(table, options, name, noun=f"key in [{name}]")
             faults += wrong
             sides[side] = {"scheme": "none"} if wrong else values
-    return sides, faults
-
-
-def _find_task_faults(config: TransformerConfig, corpus: str, task: Task, position: Mapping[str, Any]) -> list[str]:
-    """Return why the model does not fit the corpus, and which sides have positions that the model does not have."""
-    needs: Task = "translation" if config.architecture == "encoder-decoder" else "language modelling"
-    has, kind = " and ".join(config.sides), f"model.kind is {config.architecture!r}"
-    return [
-        *([] if needs == task else [f"{kind}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none"]),
-        *(
-            f"position.{side} is given, but {kind}, which has no side but {has}"
-            for side in SIDES
-            if side in position and side not in config.sides
-        ),
-    ]
+    return sides
 
 
 def _fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
@@ -300,7 +292,7 @@ def _fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
     Options whose default is None or an empty table are left out.
     """
     table = {"scheme": position} if isinstance(position, str) else dict(position)
-    own = list_position_options(table) if "scheme" in table else {}
+    own = list_position_options(table["scheme"]) if "scheme" in table else {}
     fixed: tuple[Any, ...] = (MISSING, {}, None)
     defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
     sides = {side: _fill_in_options(table[side]) for side in SIDES if side in table}

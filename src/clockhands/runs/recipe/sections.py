@@ -41,20 +41,15 @@ class Tokenization:
         defaults = defaults_of(options_of(Tokenization))
         changed = [name for name, default in defaults.items() if getattr(self, name) != default]
         faults: list[str] = []
-        if self.kind == "morpheme":
-            faults += [
-                f"tokenizer.{key} is for a tokenizer that is learned, and kind 'morpheme' is a closed list; "
-                "leave it out, or set tokenizer.kind"
-                for key in ("vocabulary", "min_frequency")
-                if key in changed
-            ]
-        if self.name is not None:
-            faults += [
-                f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given"
-                for key in changed
-                if key not in ("name", "target_name")
-            ]
-        elif self.target_name is not None:
+        for key in changed:
+            if self.kind == "morpheme" and key in ("vocabulary", "min_frequency"):
+                faults.append(
+                    f"tokenizer.{key} is for a tokenizer that is learned, and kind 'morpheme' is a closed list; "
+                    "leave it out, or set tokenizer.kind"
+                )
+            if self.name is not None and key not in ("name", "target_name"):
+                faults.append(f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given")
+        if self.name is None and self.target_name is not None:
             faults.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
         return faults
 
@@ -172,14 +167,14 @@ class Training:
         Raises ValueError while ``learning_rate`` is still ``auto``.
         """
         if isinstance(self.learning_rate, str):
-            raise ValueError("training.learning_rate is 'auto'; training.defaults.fill_in_auto puts a number there")
+            raise ValueError("training.learning_rate is 'auto'; training.schedule.fill_in_auto puts a number there")
         return self.learning_rate
 
     @property
     def warmup(self) -> int:
         """The number of updates of the warm-up. Raises ValueError while ``warmup_steps`` is still ``auto``."""
         if isinstance(self.warmup_steps, str):
-            raise ValueError("training.warmup_steps is 'auto'; training.defaults.fill_in_auto puts a number there")
+            raise ValueError("training.warmup_steps is 'auto'; training.schedule.fill_in_auto puts a number there")
         return self.warmup_steps
 
     @property
@@ -198,31 +193,27 @@ class Training:
         """Return which values contradict each other, one sentence each."""
         is_paper, has_start = self.schedule == "paper", self.warmup_from > 0
         save_steps, eval_steps = self.save_steps, self.eval_steps
-        faults = []
-        if None not in (self.max_steps, self.epochs):
-            faults.append("training.max_steps and training.epochs both say how long; give one of them")
-        if is_paper and self.warmup_steps in (0, "auto"):
-            faults.append("the schedule 'paper' needs training.warmup_steps (4000 in the paper)")
-        if has_start and self.warmup_steps == 0:
-            faults.append("training.warmup_from means nothing without training.warmup_steps")
-        if has_start and is_paper:
-            faults.append("training.warmup_from means nothing in the schedule 'paper', which starts at 0")
-        if self.final_rate > 0 and self.schedule != "cosine":
-            faults.append("training.final_rate is of the schedule 'cosine' alone")
-        if self.average != "none" and not save_steps:
-            faults.append("training.average needs checkpoints at fixed steps: give training.save_steps")
-        if self.patience and not eval_steps:
-            faults.append("training.patience counts evaluations: give training.eval_steps")
-        if self.average == "best" and save_steps and (not isinstance(eval_steps, int) or save_steps % eval_steps):
-            faults.append(
-                "training.average = 'best' needs a validation loss of every checkpoint: training.save_steps must be a "
-                "multiple of training.eval_steps"
-            )
-        if self.export == "lowest" and not eval_steps:
-            faults.append("training.export = 'lowest' needs several evaluations: give training.eval_steps")
-        if self.export == "lowest" and self.average != "none":
-            faults.append(
-                "training.export = 'lowest' saves the weights of one evaluation, and training.average the mean of "
-                "several; give one of them"
-            )
-        return faults
+        lacks_losses = not isinstance(eval_steps, int) or (save_steps or 0) % eval_steps != 0
+        checks = (
+            (None not in (self.max_steps, self.epochs),
+             "training.max_steps and training.epochs both say how long; give one of them"),
+            (is_paper and self.warmup_steps in (0, "auto"),
+             "the schedule 'paper' needs training.warmup_steps (4000 in the paper)"),
+            (has_start and self.warmup_steps == 0, "training.warmup_from means nothing without training.warmup_steps"),
+            (has_start and is_paper,
+             "training.warmup_from means nothing in the schedule 'paper', which starts at 0"),
+            (self.final_rate > 0 and self.schedule != "cosine",
+             "training.final_rate is of the schedule 'cosine' alone"),
+            (self.average != "none" and not save_steps,
+             "training.average needs checkpoints at fixed steps: give training.save_steps"),
+            (self.patience and not eval_steps, "training.patience counts evaluations: give training.eval_steps"),
+            (self.average == "best" and save_steps and lacks_losses,
+             "training.average = 'best' needs a validation loss of every checkpoint: training.save_steps must be a "
+             "multiple of training.eval_steps"),
+            (self.export == "lowest" and not eval_steps,
+             "training.export = 'lowest' needs several evaluations: give training.eval_steps"),
+            (self.export == "lowest" and self.average != "none",
+             "training.export = 'lowest' saves the weights of one evaluation, and training.average the mean of "
+             "several; give one of them"),
+        )  # fmt: skip
+        return [fault for is_wrong, fault in checks if is_wrong]

@@ -1,4 +1,8 @@
-"""The tables of a recipe: which keys each takes, and how keys are set by their dotted names."""
+"""The tables of a recipe: which keys each takes, how keys are set by their dotted names, and what is taken over.
+
+What a recipe with ``training.begin_from`` leaves out of [model], [position] and [tokenizer] is taken from that run, or
+from any Hugging Face folder with a model of this project: the model from its ``config.json``, and its tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.data import CORPORA
-from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
+from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown, show_value
 from clockhands.model.config import PRESETS, TransformerConfig
 from clockhands.model.config_fields import SIDES
 from clockhands.model.position_config import PositionConfig, spell_out_short_forms
 from clockhands.options import Option, convert, options_of, parse, takes_path
+from clockhands.pretrained import CONFIG, TOKENIZER
+from clockhands.runs.folder import find_model_folder
+from clockhands.runs.opening import read_clockhands_config
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.schemes import CATALOGUE, Composition
 
@@ -43,33 +50,34 @@ _PART = re.compile(
 
 def list_model_options() -> dict[str, Option]:
     """Return the keys of ``[model]`` besides ``preset``."""
-    hidden = (*FROM_DATA, *SIDES)
-    return {name: option for name, option in options_of(TransformerConfig).items() if name not in hidden}
+    return {name: option for name, option in options_of(TransformerConfig).items() if name not in (*FROM_DATA, *SIDES)}
 
 
-def list_position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
+def list_position_options(scheme: Any) -> dict[str, Option]:
     """Return the keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
     own = {name: option for name, option in options_of(PositionConfig).items() if name != "options"}
-    scheme = CATALOGUE.find(table.get("scheme"))
-    return {**({} if scheme is None else options_of(scheme)), **own}
+    kind = CATALOGUE.find(scheme)
+    return {**({} if kind is None else options_of(kind)), **own}
 
 
 def find_keys(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
     """Return the keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
-    preset = Option("preset", str, None)
     if table in SECTIONS:
         return options_of(SECTIONS[table])
     if table == "data":
-        corpus = CORPORA.find(tables.get("data", {}).get("corpus"))
+        corpus = CORPORA.find(_get_selector(tables, table))
         return {"corpus": Option("corpus", str, None), **({} if corpus is None else corpus.options)}
+    preset = {"preset": Option("preset", str, None)}
     if table == "model":
-        return {"preset": preset, **list_model_options()}
-    own = list_position_options({"scheme": _get_scheme(tables, table)})
-    return {**own, "preset": preset, "schemes": options_of(Composition)["schemes"]}
+        return {**preset, **list_model_options()}
+    return {**list_position_options(_get_selector(tables, table)), **preset,
+            "schemes": options_of(Composition)["schemes"]}  # fmt: skip
 
 
-def _get_scheme(tables: Mapping[str, Any], table: str) -> Any:
-    """Return the scheme of ``position``, or of ``position.encoder``: its own, or else the one of ``[position]``."""
+def _get_selector(tables: Mapping[str, Any], table: str) -> Any:
+    """Return the corpus of ``data``, or the scheme of ``position`` or ``position.encoder``, which may have its own."""
+    if table == "data":
+        return tables.get("data", {}).get("corpus")
     common = tables.get("position", {})
     own = _as_table(common.get(table.removeprefix("position."), {}) if "." in table else {})
     return own.get("scheme", common.get("scheme"))
@@ -79,15 +87,6 @@ def _as_table(side: Any) -> dict[str, Any]:
     """Return the table of a side, which may be written as the name of its scheme; empty for anything else."""
     written = {"scheme": side} if isinstance(side, str) else side
     return spell_out_short_forms(written) if isinstance(written, Mapping) else {}
-
-
-def has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
-    """Return whether the scheme or corpus of a table is unknown, so that none of its keys can be judged."""
-    if table == "data":
-        name = tables.get("data", {}).get("corpus")
-        return name is not None and CORPORA.find(name) is None
-    name = _get_scheme(tables, table) if table.startswith("position") else None
-    return name is not None and CATALOGUE.find(name) is None
 
 
 def select_tables(tables: Mapping[str, Any], faults: list[str]) -> Tables:
@@ -109,20 +108,19 @@ def add_default_position(tables: Tables) -> Tables:
 
     What short forms of ``[position]`` stand for is spelled out.
     """
-    position, model = spell_out_short_forms(tables.get("position", {})), tables.get("model", {})
+    position = spell_out_short_forms(tables.get("position", {}))
     for side in [side for side in SIDES if side in position]:
-        written = position[side]
-        spelled = _as_table(written)
+        written, spelled = position[side], _as_table(position[side])
         position[side] = written if spelled in (written, {"scheme": written}) else spelled
     if not ("scheme" in position or {"encoder", "decoder"} <= set(position)):
-        preset = PRESETS.find(model.get("preset")) or {}
+        preset = PRESETS.find(tables.get("model", {}).get("preset")) or {}
         position = {**spell_out_short_forms(preset.get("decoder", {"scheme": "sinusoidal"})), **position}
     return {**tables, "position": position}
 
 
 def add_default_tokenizer(tables: Tables) -> Tables:
     """Return the tables with the corpus's kind of tokenizer where ``[tokenizer]`` asks for no kind, size or name."""
-    table, corpus = tables.get("tokenizer", {}), CORPORA.find(tables.get("data", {}).get("corpus"))
+    table, corpus = tables.get("tokenizer", {}), CORPORA.find(_get_selector(tables, "data"))
     if corpus is None or {"kind", "vocabulary", "min_frequency", "name"} & table.keys():
         return tables
     return {**tables, "tokenizer": {"kind": corpus.tokenizer, **table}}
@@ -145,10 +143,9 @@ def make_paths_absolute(tables: Tables, base: Path) -> Tables:
     """Return the tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
     moved = dict(tables)
     for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
-        known = find_keys(tables, table)
+        paths = {name for name, option in find_keys(tables, table).items() if takes_path(option.type)}
         moved[table] = {
-            key: make_absolute(value, base) if key in known and takes_path(known[key].type) else value
-            for key, value in tables[table].items()
+            key: make_absolute(value, base) if key in paths else value for key, value in tables[table].items()
         }
     return moved
 
@@ -172,10 +169,15 @@ def apply_overrides(
     cannot be set joins ``faults``, and raises ConfigError where no list is given.
     """
     changed, wrong = deepcopy(tables), [] if faults is None else faults
-    first = [key for key in overrides if key in ("data.corpus", "model.preset")]
-    ends = (".scheme", ".schemes", ".preset")
-    schemes = [key for key in overrides if key.startswith("position.") and key.endswith(ends) and not _is_part(key)]
-    rest = [key for key in overrides if key not in (*first, *schemes)]
+    first, schemes, rest = [], [], []
+    for key in overrides:
+        table, _, name = key.rpartition(".")
+        if key in ("data.corpus", "model.preset"):
+            first.append(key)
+        elif key.startswith("position.") and name in _SELECTORS["position"] and not _PART.fullmatch(key):
+            schemes.append(key)
+        else:
+            rest.append(key)
     for keys in (first, sorted(schemes, key=len), rest):
         for dotted in keys:
             try:
@@ -196,36 +198,41 @@ def apply_overrides(
     return changed
 
 
-def _is_part(table: str) -> bool:
-    """Return whether a dotted name is that of one scheme among several, or of a kind of layer."""
-    return _PART.fullmatch(table) is not None
-
-
 def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
-    """Set one key. Raises UsageError, with the nearest name, for a table or a key that does not exist."""
+    """Set one key. Raises UsageError, with the nearest name, for a table, a part or a key that does not exist."""
     table, _, key = dotted.rpartition(".")
-    if _is_part(table):
-        _set_in_part(tables["position"], table, key, value, written=written)
-        return
-    places = {"position.transform_options", *(f"position.{side}" for side in SIDES)}
+    place: Any = tables
+    known: Mapping[str, Option]
     if not table:
         likely = next((table for table in TABLES if key in find_keys({}, table)), "training")
         raise UsageError(f"write the table before the key, as in {likely}.{dotted} ({', '.join(TABLES)})")
-    if table not in TABLES and table not in places:
-        raise UsageError(describe_unknown("table", table, (*TABLES, *sorted(places))))
-    known = {} if table == "position.transform_options" else find_keys(tables, table)
-    is_side = table == "position" and key in SIDES
-    if known and key not in known and not is_side and not has_unknown_selector(tables, table):
-        raise UsageError(describe_unknown(f"key in [{table}]", key, known))
+    if _PART.fullmatch(table):
+        for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", table):
+            place = _enter(place, name or int(number))
+        scheme = CATALOGUE.find(place.get("scheme"))
+        known = {} if scheme is None else options_of(scheme)
+        if key in ("scheme", "schemes"):
+            place.clear()
+        elif "scheme" not in place:
+            raise UsageError(f"{table} has several schemes; say which, as in {table}.schemes[0].{key}")
+        elif known and key not in known:
+            raise UsageError(describe_unknown(f"option of {place['scheme']}", key, known))
+    else:
+        places = ("position.transform_options", *(f"position.{side}" for side in SIDES))
+        if table not in (*TABLES, *places):
+            raise UsageError(describe_unknown("table", table, (*TABLES, *sorted(places))))
+        known = {} if table == "position.transform_options" else find_keys(tables, table)
+        is_side = table == "position" and key in SIDES
+        if known and key not in known and not is_side and not _has_unknown_selector(tables, table):
+            raise UsageError(describe_unknown(f"key in [{table}]", key, known))
+        for name in table.split("."):
+            place.setdefault(name, {})
+            if isinstance(place[name], str) and name in SIDES:
+                place[name] = {"scheme": place[name]}
+            place = place[name]
+            if not isinstance(place, dict):
+                raise UsageError(f"{table} is {show_value(place)}, and must be a table")
     type_ = known[key].type if key in known else Any
-    place: dict[str, Any] = tables
-    for name in table.split("."):
-        inner = place.setdefault(name, {})
-        if isinstance(inner, str) and name in SIDES:
-            inner = place[name] = {"scheme": inner}
-        if not isinstance(inner, dict):
-            raise UsageError(f"{table} is {show_value(inner)}, and must be a table")
-        place = inner
     value = convert(parse(value, type_) if written else value, type_)
     # The other keys of a table belong to its scheme, corpus or preset, and go when that is another one.
     if key in _SELECTORS.get(table.split(".")[0], ()) and place.get(key) != value:
@@ -234,24 +241,12 @@ def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
     place[key] = value
 
 
-def _set_in_part(position: dict[str, Any], table: str, key: str, value: Any, *, written: bool) -> None:
-    """Set an option of one scheme among several: ``position.kinds.local.base``, ``position.decoder.layers[0].left``.
-
-    Raises UsageError for a part that is not there, and for an option that its scheme does not have.
-    """
-    place: Any = {"position": position}
-    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", table):
-        place = _enter(place, name or int(number))
-    scheme = CATALOGUE.find(place.get("scheme"))
-    known: Mapping[str, Option] = {} if scheme is None else options_of(scheme)
-    if key in ("scheme", "schemes"):
-        place.clear()
-    elif "scheme" not in place:
-        raise UsageError(f"{table} has several schemes; say which, as in {table}.schemes[0].{key}")
-    elif known and key not in known:
-        raise UsageError(describe_unknown(f"option of {place['scheme']}", key, known))
-    type_ = known[key].type if key in known else Any
-    place[key] = convert(parse(value, type_) if written else value, type_)
+def _has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
+    """Return whether the scheme or corpus of a table is unknown, so that none of its keys can be judged."""
+    if table != "data" and not table.startswith("position"):
+        return False
+    name, catalogue = _get_selector(tables, table), CORPORA if table == "data" else CATALOGUE
+    return name is not None and catalogue.find(name) is None
 
 
 def _enter(place: Any, name: str | int) -> Any:
@@ -264,3 +259,78 @@ def _enter(place: Any, name: str | int) -> Any:
     if isinstance(place[name], str):
         place[name] = {"scheme": place[name]}
     return place[name]
+
+
+def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
+    """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
+
+    The values are those of the folder ``training.begin_from``, which ``overrides`` may set. A recipe that leaves
+    nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError
+    if the folder has no model of this project.
+    """
+    begin_from = overrides.get("training.begin_from", tables.get("training", {}).get("begin_from"))
+    if not isinstance(begin_from, (str, Path)) or begin_from == "none":
+        return tables
+    tables, begin_from = dict(tables), Path(make_absolute(begin_from, Path.cwd()))
+    model, position = tables.get("model", {}), tables.get("position", {})
+    # TOML has no value for fields that are None by default.
+    is_complete = all(name in model for name, option in list_model_options().items() if option.default is not None)
+    if "preset" not in model and not is_complete:
+        tables["model"] = {**make_model_table(read_model_config(begin_from)), **model}
+    if not {"scheme", *SIDES} & position.keys():
+        tables["position"] = {**make_position_table(read_model_config(begin_from)), **position}
+    if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
+        folder = find_tokenizer_folder(begin_from)
+        target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
+        tables["tokenizer"] = {"name": str(folder), **target}
+    return tables
+
+
+def require_model_folder(begin_from: Path) -> Path:
+    """Find the folder that holds the model: the folder itself, or the last checkpoint of a run that is not finished.
+
+    Raises CheckpointError if there is none.
+    """
+    model_folder = find_model_folder(begin_from)
+    if model_folder is None:
+        what = f"a folder without {CONFIG}" if begin_from.is_dir() else "a file" if begin_from.exists() else "not there"
+        raise CheckpointError(f"training.begin_from: {begin_from} holds no model; it is {what}")
+    return model_folder
+
+
+def read_model_config(begin_from: Path) -> TransformerConfig:
+    """Read the configuration of the model to begin from. Raises CheckpointError for a model of another project."""
+    folder = require_model_folder(begin_from)
+    try:
+        return read_clockhands_config(folder)[1]
+    except CheckpointError as fault:
+        raise CheckpointError(f"training.begin_from: {fault}") from fault
+
+
+def find_tokenizer_folder(begin_from: Path) -> Path:
+    """Find the folder of the tokenizer; of a checkpoint, that of its run. Raises CheckpointError if there is none."""
+    for folder in (begin_from, begin_from.parent.parent) if begin_from.parent.name == "checkpoints" else (begin_from,):
+        if (folder / TOKENIZER).is_file():
+            return folder
+    raise CheckpointError(
+        f"training.begin_from: {begin_from} holds no tokenizer; give a run, or save the tokenizer there"
+    )
+
+
+def make_model_table(config: TransformerConfig) -> dict[str, Any]:
+    """Make the table [model] of a recipe from the configuration of a model."""
+    return {key: value for key, value in config.to_dict().items() if key not in (*SIDES, *FROM_DATA)}
+
+
+def make_position_table(config: TransformerConfig) -> dict[str, Any]:
+    """Make the table [position] of a recipe: one for all sides if they agree, else one for each side."""
+    made: dict[str, Any] = {}
+    for side in config.sides:
+        if side != "cross" or config.cross != PositionConfig():
+            table = config.get_position_config(side).to_dict()
+            options = table.pop("options")  # which a recipe has beside the fields of a side
+            made[side] = {**{key: value for key, value in table.items() if value not in (None, {})}, **options}
+    common = made[config.stack_sides[0]]
+    if any(made[side] != common for side in config.stack_sides):
+        return made
+    return {**common, **({"cross": made["cross"]} if "cross" in made else {})}
