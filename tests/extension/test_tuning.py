@@ -12,8 +12,7 @@ import torch
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import Tuning, tune, tuning
-from clockhands.extension.reading import Drift
-from clockhands.extension.tuning import Tuned, make_tuning_finding
+from clockhands.extension.tuning import make_tuning_finding
 from clockhands.models import LanguageModel, open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, save_model
@@ -81,11 +80,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_the_sentence_says_what_the_numbers_show(change: float, cost: float, said: tuple[str, str], light: str) -> None:
-    rng = np.random.default_rng(0)
-    difference = make_judged("a", 2.0, change / 2).cost
-    price = make_judged("b", 2.0, cost).cost
-    assert difference is not None and price is not None
-    rows = rng.normal(3, 0.1, (20, 1))
-    tuned = Tuned(Drift((128,), 8, rows + change), None, rows, (difference,), price, 2.0, (3.0, 2.9))
-    finding = make_tuning_finding(tuned, Tuning(2))
+    before, after = make_judged("a", 3.0, 0.0), make_judged("a", 3.0 + change, cost)
+    noise = np.random.default_rng(0).normal(0, 0.1, after.drift.losses_NR.shape)
+    after = replace(after, drift=replace(after.drift, losses_NR=after.drift.losses_NR + noise))
+    finding = make_tuning_finding(before, after, (3.0, 2.9), Tuning(2))
     assert all(part in finding.verdict for part in said) and finding.light == light

@@ -98,8 +98,7 @@ def test_what_the_page_says_of_a_cache_is_what_transformers_computes(name: str, 
     methods = [each for each in list_methods(model, LENGTH, LONG) if each.name in ("none", name)]
     plain, chosen = judge(Setting(model, stream, (LENGTH, 2 * LENGTH, LONG), 8, 10, ()), methods)
     written = write_extended(model, chosen.method, LENGTH, LONG, tmp_path / "longer")
-    dependence = find_dependence(model, chosen.method)
-    finding = make_cache_finding(written, chosen, plain, ours=False, dependence=dependence)
+    finding = make_cache_finding(written, chosen, plain, ours=False)
     texts, tail = len(chosen.drift.losses_NR), chosen.drift.tail
     ids_NS = torch.from_numpy(cut_texts(stream, LONG, tail, texts, ()))
     whole, cached = (decode(tmp_path / "longer", ids_NS, prefill) for prefill in (LONG, LENGTH))
@@ -128,9 +127,9 @@ def test_a_model_of_ours_says_that_it_takes_no_cache_where_keys_would_be_stale(t
     said = {}
     for name in ("yarn", "ntk-beyond"):
         written = write_extended(model, methods[name], LENGTH, LONG, tmp_path / name)
-        judged = Judged(methods[name], Drift((LENGTH, LONG), 8, np.zeros((8, 2))), None, None, 2.0)
-        dependence = find_dependence(model, methods[name])
-        said[name] = make_cache_finding(written, judged, judged, ours=True, dependence=dependence).verdict
+        drift, dependence = Drift((LENGTH, LONG), 8, np.zeros((8, 2))), find_dependence(model, methods[name])
+        judged = Judged(methods[name], drift, None, None, 2.0, dependence=dependence)
+        said[name] = make_cache_finding(written, judged, judged, ours=True).verdict
         assert written.steps == (32 if name == "yarn" else 0)
     assert "Nothing: its positions do not depend" in said["yarn"]
     assert "It takes none beyond 32 tokens" in said["ntk-beyond"]

@@ -225,7 +225,7 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
 
     ``answers_at``: the folder of the answers' pages, seen from this page; empty where there is none.
     """
-    findings = compose_findings(models, command)
+    findings = _compose_findings(models, command)
     live = [model.data for model in models if model.is_live]
     recorded = [model.data for model in models if not model.is_live]
     data: dict[str, Any] = {"version": __version__, "command": command, "models": live, "recorded": recorded}
@@ -257,7 +257,7 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
     )
 
 
-def compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
+def _compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
     """Return the findings of a page with these models, for every reader, with script or without."""
     live = [model for model in models if model.is_live]
     counted = [model.data for model in live if model.data["measured"]]

@@ -23,7 +23,7 @@ def describe_choice(choice: Choice) -> str:
     start = f"as trained it is {before:.3f}" if np.isfinite(before) else "as trained the model cannot read so far"
     price = by_cache = ""
     if chosen.cost is not None:
-        value, low, high = _measure_cost(chosen)
+        value, low, high = chosen.cost_percent
         price = f" Within the trained length it costs {value:+.2f} % [{low:+.2f}, {high:+.2f}].".replace("-", "−")
     if chosen.cached is not None:
         loss = chosen.cached.losses_NR[:, -1].mean()
@@ -66,14 +66,6 @@ def _describe_unwritten(choice: Choice) -> str:
     )
 
 
-def _measure_cost(entry: Judged) -> tuple[float | None, float | None, float | None]:
-    """Return the cost within the trained length in percent of the loss, and its interval; 0 for the model as it is."""
-    cost = entry.cost
-    if cost is None:
-        return 0.0, None, None
-    return 100 * cost.value / entry.short_loss, 100 * cost.low / entry.short_loss, 100 * cost.high / entry.short_loss
-
-
 def _mean_ranks(entry: Judged) -> list[float | None]:
     """Return the mean rank by length, over the tasks that the model has learned; None where it was not measured."""
     if entry.retrieval is None:
@@ -99,7 +91,8 @@ def make_choice_finding(choice: Choice) -> Finding:
         row += _mean_ranks(entry) if choice.learned else []
         row += [None] * len(cached) if entry.cached is None else list(entry.cached.losses_NR.mean(0)[1:])
         answers = ["yes" if holds else "no" for holds in (entry.passes, entry.writable)]
-        rows.append([*row, *_measure_cost(entry), *answers, "chosen" if entry is chosen else ""])
+        row += (0.0, None, None) if entry.cost is None else entry.cost_percent
+        rows.append([*row, *answers, "chosen" if entry is chosen else ""])
     before, after = (float(entry.drift.losses_NR[:, -1].mean()) for entry in (plain, chosen))
     questions = ""
     if plain.retrieval is not None:
@@ -156,7 +149,7 @@ def _draw(choice: Choice) -> Figure:
         ranks = {entry.method.name: _mean_ranks(entry) for entry in choice.judged}
         bounds: Any = {"ylabel": "rank of the right value", "ylim": (0, 1.02), "levels": {"chance": CHANCE}}
         figures.append(draw_lines(ranks, panel="Retrieval", **bounds))
-    costs = {entry.method.name: _measure_cost(entry) for entry in choice.judged if entry.cost is not None}
+    costs = {entry.method.name: entry.cost_percent for entry in choice.judged if entry.cost is not None}
     values, low, high = ([cost[place] for cost in costs.values()] for place in range(3))
     figures.append(
         draw_columns(

@@ -81,6 +81,13 @@ class Judged:
         return self.cost is None or self.cost.inner[1] < GUARD * self.short_loss
 
     @property
+    def cost_percent(self) -> tuple[float, float, float]:
+        """The cost in percent of the loss, and the ends of its interval; only where there is one."""
+        assert self.cost is not None
+        share = 100 / self.short_loss
+        return share * self.cost.value, share * self.cost.low, share * self.cost.high
+
+    @property
     def long_loss(self) -> float:
         """The mean loss over the lengths beyond the trained one; infinite where one cannot be read.
 

@@ -13,9 +13,9 @@ from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.choice_findings import make_choice_finding, make_trial_finding
 from clockhands.extension.choose import Choice, choose_method, measure_short
 from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
-from clockhands.extension.methods import apply, find_dependence, list_methods
+from clockhands.extension.methods import apply, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text, split_stream
-from clockhands.extension.tuning import Tuning, compare_tuned, make_tuning_finding, tune
+from clockhands.extension.tuning import Tuning, judge_tuned, make_tuning_finding, tune
 from clockhands.extension.write import (
     make_cache_finding,
     make_engine_finding,
@@ -145,15 +145,15 @@ def _write(
                 extended, streams[0], tuning, trained, longest, checkpoint=checkpoint,
                 signature=f"{signature} {tuning} {chosen.method}", progress=progress,
             )  # fmt: skip
-            tuned = compare_tuned(extended, chosen, short_N, streams[1], steps, plan.texts)
-            made.append(make_tuning_finding(tuned, tuning))
+            trained_model = judge_tuned(extended, chosen, short_N, streams[1], plan.texts)
+            made.append(make_tuning_finding(chosen, trained_model, steps, tuning))
             written = write_checked(model, chosen.method, trained, longest, place, tuned=extended)
-            chosen = replace(chosen, drift=tuned.drift, cached=tuned.cached)
-    ours, dependence = is_run(model.source), find_dependence(model, chosen.method)
+            chosen = trained_model
+    ours = is_run(model.source)
     if model.mask_id is None:
-        made.append(make_cache_finding(written, chosen, choice.judged[0], ours=ours, dependence=dependence))
+        made.append(make_cache_finding(written, chosen, choice.judged[0], ours=ours))
     if not ours:
-        made.append(make_engine_finding(place, dependence))
+        made.append(make_engine_finding(place, chosen.dependence))
     near = f"in one pass over {longest:,} tokens its logits differ by at most {written.error:.1g}"
     if written.steps:
         near += f", in {written.steps} steps by its cache by at most {written.step_error:.1g},"

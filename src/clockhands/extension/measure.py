@@ -42,15 +42,10 @@ DETAILS = {"group": "As it is"}
 
 @dataclass(frozen=True)
 class _Rung:
-    """One length, and what was found there.
+    """One length, and whether drift and every learned task are shown to hold there, or shown not to.
 
-    Args:
-        length: tokens.
-        drift: the loss less that of the reference length, paired; None at the reference, below it, and where the model
-            cannot read so far.
-        holds: whether drift and every learned task are shown to hold here.
-        shown_not: whether one of them is shown not to hold; where neither is, more texts are needed.
-        reason: why it does not hold; empty where it does.
+    ``drift``: the loss less that of the reference length, paired; None up to that, and where nothing can be read.
+    Where neither is shown, more texts are needed. ``reason``: why it does not hold; empty where it does.
     """
 
     length: int
@@ -62,14 +57,10 @@ class _Rung:
 
 @dataclass(frozen=True)
 class _Usable:
-    """The usable length with what it rests on.
+    """The usable length, up to which every rung holds, with what it rests on; 0 if the shortest does not.
 
-    Args:
-        length: the longest rung up to which every rung holds; 0 if the shortest does not.
-        rungs: every length, rising.
-        learned: the tasks whose rank is above chance at some length that was trained.
-        drift_reference: the length with the smallest mean loss among those that were trained.
-        undecided: whether the first rung that does not hold is not shown to fail either.
+    ``learned``: the tasks whose rank is above chance at some length that was trained. ``drift_reference``: the length
+    with the smallest mean loss among those. ``undecided``: the first rung that does not hold is not shown to fail.
     """
 
     length: int

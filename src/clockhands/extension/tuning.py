@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from clockhands.comparison.statistics.paired import Difference
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.data import Example, MaskedCollator
 from clockhands.errors import CheckpointError, DataError, UsageError
@@ -188,69 +188,55 @@ def _draw_positions(tuning: Tuning, length: int, longest: int, step: int) -> Int
     return pos_BS
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """A trained model against the same before training, on the text of the judgement.
+def judge_tuned(
+    tuned: LanguageModel, chosen: Judged, short_N: Float[np.ndarray, " N"], stream: Stream, texts: int
+) -> Judged:
+    """Measure a trained model as the chosen method was judged; ``short_N``: ``measure_short`` before it was changed.
 
-    Args:
-        drift: the loss of the last tokens after training, of N texts by length.
-        cached: the same by a cache, where that changes it.
-        before_NR: the same before training, with the same method.
-        changes: of each length, the paired difference.
-        cost: on texts of the trained length, against the model as it was, without the method; paired.
-        short_loss: the loss of the latter there.
-        steps_S: the loss of every step of the training.
+    What it finds in long texts is not measured again.
     """
+    lengths, count = chosen.drift.lengths, len(chosen.drift.losses_NR)
 
-    drift: Drift
-    cached: Drift | None
-    before_NR: Float[np.ndarray, "N R"]
-    changes: tuple[Difference, ...]
-    cost: Difference
-    short_loss: float
-    steps_S: tuple[float, ...]
+    def measure() -> Drift:
+        return measure_drift(tuned, stream, lengths, tail=chosen.drift.tail, texts=count)
 
-
-def compare_tuned(
-    tuned: LanguageModel, chosen: Judged, short_N: Float[np.ndarray, " N"], stream: Stream, steps: list[float],
-    texts: int,
-) -> Tuned:  # fmt: skip
-    """Measure a trained model as the chosen method was judged; ``short_N``: ``measure_short`` before it was changed."""
-    before_NR, tail, lengths = chosen.drift.losses_NR, chosen.drift.tail, chosen.drift.lengths
-    drift, cached = measure_drift(tuned, stream, lengths, tail=tail, texts=len(before_NR)), None
+    drift, cached = measure(), None
     if chosen.cached is not None:
         with read_by_cache(tuned, chosen.method, lengths[0]):
-            cached = measure_drift(tuned, stream, lengths, tail=tail, texts=len(before_NR))
-    places = range(len(lengths))
-    changes = compare_with_baseline(
-        [drift.losses_NR[:, [place]] for place in places], [before_NR[:, [place]] for place in places]
-    )
+            cached = measure()
     after_N = measure_short(tuned, stream, lengths[0], texts)
     (cost,) = compare_with_baseline([after_N[:, None]], [short_N[:, None]])
-    return Tuned(drift, cached, before_NR, tuple(changes), cost, float(short_N.mean()), tuple(steps))
+    return replace(
+        chosen, drift=drift, cached=cached, cost=cost, short_loss=float(short_N.mean()), retrieval=None,
+        cached_retrieval=None,
+    )  # fmt: skip
 
 
-def make_tuning_finding(tuned: Tuned, tuning: Tuning) -> Finding:
-    """Return the finding of a training."""
-    last, cost, lengths = tuned.changes[-1], tuned.cost, tuned.drift.lengths
+def make_tuning_finding(before: Judged, after: Judged, steps: Sequence[float], tuning: Tuning) -> Finding:
+    """Return the finding of a training: a method before and after it, and the loss of every step."""
+    lengths = after.drift.lengths
+    places = range(len(lengths))
+    changes = compare_with_baseline(
+        [after.drift.losses_NR[:, [place]] for place in places],
+        [before.drift.losses_NR[:, [place]] for place in places],
+    )
+    last, (value, low, high) = changes[-1], after.cost_percent
     word = "falls" if last.high < 0 else "rises" if last.low > 0 else "is not shown to change"
-    value, low, high = (100 * nats / tuned.short_loss for nats in (cost.value, cost.low, cost.high))
-    kept = cost.inner[1] < GUARD * tuned.short_loss
-    guard = f"shown to be below the guard of {GUARD:.0%}" if kept else f"not shown to be below {GUARD:.0%}"
+    guard = f"shown to be below the guard of {GUARD:.0%}" if after.passes else f"not shown to be below {GUARD:.0%}"
     verdict = (
         f"At {lengths[-1]:,} tokens the loss {word}: {last.value:+.3f} nats [{last.low:+.3f}, {last.high:+.3f}]. "
         f"On texts of the trained length training and method cost {value:+.2f} % [{low:+.2f}, {high:+.2f}], {guard}."
     ).replace("-", "−")
-    before, after = tuned.before_NR.mean(0), tuned.drift.losses_NR.mean(0)
-    spans = [(change.value, change.low, change.high) for change in tuned.changes]
-    rows = [(*row, *span) for *row, span in zip(lengths, before, after, spans, strict=True)]
+    means = {"before training": before.drift.losses_NR.mean(0), "after": after.drift.losses_NR.mean(0)}
+    spans = [(change.value, change.low, change.high) for change in changes]
+    rows = [(*row, *span) for *row, span in zip(lengths, *means.values(), spans, strict=True)]
     by_length = draw_columns(
-        "line", [f"{length:,}" for length in lengths], {"before training": before, "after": after}, main="after",
+        "line", [f"{length:,}" for length in lengths], means, main="after",
         reference=("before training",), panel="Loss of the same last tokens", xlabel="tokens of text",
         ylabel="nats per token",
     )  # fmt: skip
     by_step = draw_columns(
-        "line", range(1, len(tuned.steps_S) + 1), {"training": tuned.steps_S}, panel="Training", xlabel="step",
+        "line", range(1, len(steps) + 1), {"training": steps}, panel="Training", xlabel="step",
         ylabel="nats per token",
     )  # fmt: skip
     windows = {"skip": "skip-wise, in windows of the trained length", "full": "in windows of the new length"}
@@ -262,7 +248,7 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning) -> Finding:
         "nats per token",
         (last.low, last.high),
         references=(Reference("before training", 0.0),),
-        light="good" if last.high < 0 and kept else "warn",
+        light="good" if last.high < 0 and after.passes else "warn",
         table=Table.of(["tokens", "before", "after", "change", "low", "high"], rows),
         figure=put_together(
             (by_length, by_step), columns=2, title="Before and after training, and the loss of its steps"

@@ -243,7 +243,7 @@ def list_engine_lines(folder: Path) -> Iterator[tuple[str, str]]:
             yield name, f"cannot be told: {'; '.join(fault.faults)}"
 
 
-def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours: bool, dependence: int) -> Finding:
+def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours: bool) -> Finding:
     """Return the finding that says what a written model computes where it goes on by its cache.
 
     ``chosen``: what was judged of it, after training where it was trained. ``ours``: whether it is one of this project.
@@ -258,10 +258,10 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
         verdict = (
             f"It reads otherwise: after {trained:,} tokens at once and the others one by one the loss at "
             f"{lengths[-1]:,} tokens is {means[2][-1]:.3f}; in one pass it is {means[1][-1]:.3f}, as trained "
-            f"{plain_loss}. {KEPT_KEYS[dependence]} Beyond {trained:,} tokens its logits differ by "
+            f"{plain_loss}. {KEPT_KEYS[chosen.dependence]} Beyond {trained:,} tokens its logits differ by "
             f"up to {written.change:.2g} from those of one pass; their standard deviation is {written.spread:.2g}."
         )
-    elif dependence and ours:
+    elif chosen.dependence and ours:
         verdict = (
             f"It takes none beyond {trained:,} tokens, where keys in it would be stale: `generate` reads the whole "
             "text again at every step, as in one pass, which is slower."
@@ -293,7 +293,7 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
     )
 
 
-def make_engine_finding(folder: Path, dependence: int = 0) -> Finding:
+def make_engine_finding(folder: Path, dependence: int) -> Finding:
     """Return the finding that lists how each program is told the positions of a written model."""
     verdict = "transformers 5 reads the folder as it is"
     verdict += (

@@ -186,6 +186,8 @@ def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, 
     if set(ours) != set(theirs):
         return False
     for scheme in ours:
+        if ours[scheme] == theirs[scheme]:
+            continue
         if scheme == "rope":
             first, second = (RoPE.from_options(head_dim, **parts["rope"]) for parts in (ours, theirs))
             if not _rotate_equally(first, second, any_pairing):

@@ -66,7 +66,7 @@ class Engine(ABC):
     """
 
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
-        self.model, self.compute_type = model, compute_type or get_weight_type(model)
+        self.model, self.compute_type = model, compute_type or _get_weight_type(model)
 
     @abstractmethod
     def generate(
@@ -83,7 +83,7 @@ class Engine(ABC):
         """
 
 
-def get_weight_type(model: ClockhandsPreTrainedModel) -> str:
+def _get_weight_type(model: ClockhandsPreTrainedModel) -> str:
     """Return the number type of a model's weights, such as ``float32``."""
     return str(next(model.parameters()).dtype).removeprefix("torch.")
 
@@ -113,7 +113,7 @@ class TransformersEngine(Engine):
 
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
-        weight_type = get_weight_type(model)
+        weight_type = _get_weight_type(model)
         if self.compute_type != weight_type:
             raise UsageError(
                 f"compute_type is {self.compute_type!r}, but the engine transformers computes in the type of the "
