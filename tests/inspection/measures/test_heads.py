@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.heads import draw_head_grid
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
 from clockhands.inspection.reading.reading import Reading
@@ -91,3 +92,12 @@ def test_a_layer_is_drawn_at_all_offsets_of_its_own_mask() -> None:
     )
     assert figure is not None
     assert [max(panel.marks[0].x) for panel in figure.panels] == [0, planted.LENGTH - 1]
+
+
+def test_a_cell_of_a_grid_of_heads_has_the_name_by_which_all_figures_mark_it() -> None:
+    """Layers and heads from 1, row by row: the script of a page finds the same head elsewhere by this name."""
+    (mark,) = draw_head_grid(torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), "Share").panels[0].marks
+    assert dict(zip(mark.names, [cell for row in mark.z for cell in row], strict=True)) == pytest.approx(
+        {"layer 1 head 1": 0.1, "layer 1 head 2": 0.2, "layer 1 head 3": 0.3}
+        | {"layer 2 head 1": 0.4, "layer 2 head 2": 0.5, "layer 2 head 3": 0.6}
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from clockhands.findings import SHARE, Finding, Table
-from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
+from clockhands.inspection.measures.heads import draw_head_grid
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from clockhands.findings import Finding, Reference, Table, choose_digits, draw_columns, join_words, put_together
-from clockhands.inspection.drawing import draw_head_grid
+from clockhands.findings import (
+    Figure,
+    Finding,
+    Reference,
+    Table,
+    choose_digits,
+    draw_columns,
+    draw_heatmap,
+    join_words,
+    put_together,
+)
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.number_format import format_percent
@@ -17,6 +28,14 @@ MOSTLY_EXPLAINED = 0.6
 """From this share on, a head is counted as attending mostly by position."""
 MOST_NAMED = 6
 """Heads whose names a verdict lists."""
+
+
+def draw_head_grid(grid_LH: Float[Tensor, "L H"], title: str) -> Figure:
+    """Draw one number of every head of every layer as a heatmap; both are numbered from 1, each cell named."""
+    layers, heads = (range(1, count + 1) for count in grid_LH.shape)
+    names = tuple(f"layer {layer} head {head}" for layer in layers for head in heads)
+    where: dict[str, Any] = {"x": tuple(heads), "y": tuple(layers), "names": names}
+    return draw_heatmap(grid_LH, title=title, xlabel="head", ylabel="layer", label="share", **where)
 
 
 class HeadsByPosition(Measure):

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from clockhands.findings import Figure, Finding, Reference, Table, draw_columns, join_words, put_together
-from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
+from clockhands.inspection.measures.heads import draw_head_grid
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
