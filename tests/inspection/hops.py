@@ -26,7 +26,7 @@ Place = tuple[str, str]
 SPLIT = ("inspection/reading/logit_split.py", "split_logits")
 TURNS: dict[Place, str] = {
     ("inspection/reading/attention_hooks.py", "_rebuild_attention"): "split",
-    ("inspection/reading/logit_split.py", "_subtract"): "split",
+    ("inspection/reading/logit_split.py", "_split"): "split",
     ("inspection/reading/logit_split.py", "_compute_covariances"): "split",
     ("inspection/reading/logit_split.py", "compute_positional_share"): "measure",
     ("inspection/measures/logits.py", "_describe_layer"): "measure",

@@ -130,11 +130,8 @@ def _choose_text(texts: Sequence[str] | Tensor | None, ids: Ids | str | Path | N
 @contextmanager
 def _use_evaluation_mode(model: ModelSource) -> Iterator[None]:
     """Inside the block, the modules of a model are in evaluation mode; afterwards each is in the mode it had before."""
-    if isinstance(model, Subject):
-        roots = [*model.list_modules().values()]
-    else:
-        roots = [model] if isinstance(model, nn.Module) else []
-    modules = {module for root in roots for module in root.modules()}
+    roots = model.list_modules().values() if isinstance(model, Subject) else [model]
+    modules = {module for root in roots if isinstance(root, nn.Module) for module in root.modules()}
     before = {module: module.training for module in modules}
     try:
         for module in modules:
@@ -151,34 +148,29 @@ def _open(
     """Return a subject, whatever form the model has. Raises UsageError for arguments that an opened model brings."""
     if isinstance(tokenizer, str | Path):
         tokenizer = open_tokenizer(tokenizer, trust_remote_code=trust_remote_code)
-    if isinstance(model, Subject):
-        _refuse_options("Subject", side=side, tokenizer=tokenizer, name=name or None, device=device)
-        return model
     if isinstance(model, str | Path):
         subject = open_subject(
             model, trust_remote_code=trust_remote_code, device=device or "cpu", side=side, tokenizer=tokenizer
         )
         subject.name = name or subject.name
         return subject
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, Subject | nn.Module):
         raise UsageError(f"inspect takes a model, a folder or a hub name, not {type(model).__name__}")
-    _refuse_options("model", device=device)
-    return Subject.of(model, tokenizer, name, side)
-
-
-def _refuse_options(what: str, **options: Any) -> None:
-    """Raise UsageError for options that an opened model brings: they would be ignored, or change the caller's model."""
+    # Options that an opened model brings would be ignored, or change the caller's model.
+    is_subject = isinstance(model, Subject)
+    brought: dict[str, Any] = {"side": side, "tokenizer": tokenizer, "name": name or None} if is_subject else {}
     advice = {
         "side": "choose it with Subject.of(model, side=...)",
         "device": "it is measured where it is, so move it before",
     }
-    for option, value in options.items():
+    for option, value in (brought | {"device": device}).items():
         if value is not None:
-            instead = advice.get(option, f"set subject.{option}")
             shown = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
             raise UsageError(
-                f"inspect was given {option} = {shown} with an opened {what}, which has its own; {instead}"
+                f"inspect was given {option} = {shown} with an opened {'Subject' if is_subject else 'model'}, which "
+                f"has its own; {advice.get(option, f'set subject.{option}')}"
             )
+    return model if isinstance(model, Subject) else Subject.of(model, tokenizer, name, side)
 
 
 def _read_texts(
@@ -273,10 +265,9 @@ def _list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> d
     if subject is not as_stored:
         weights = (weight for module in as_stored.list_modules().values() for weight in module.parameters())
         dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}  # some models mix them
-        names = sorted(dtypes, key=lambda dtype: (torch.finfo(dtype).bits, str(dtype)))
-        facts["precision"] = (
-            f"float32; the weights are {join_words(str(name).removeprefix('torch.') for name in names)}"
-        )
+        dtypes_sorted = sorted(dtypes, key=lambda dtype: (torch.finfo(dtype).bits, str(dtype)))
+        names = join_words(str(dtype).removeprefix("torch.") for dtype in dtypes_sorted)
+        facts["precision"] = f"float32; the weights are {names}"
     return facts
 
 
@@ -301,7 +292,5 @@ def check_memory(subject: Subject, windows: Windows) -> None:
     where_computed, on_cpu = count_bytes(subject.num_heads, windows)
     needs = {cpu: where_computed + on_cpu} if device.type == "cpu" else {device: where_computed, cpu: on_cpu}
     for where, needed in needs.items():
-        what = (
-            f"the attention of a layer on {len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens needs"
-        )
-        require_memory(needed, what, "lower --length (length=...)", where)
+        what = f"{len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens"
+        require_memory(needed, f"the attention of a layer on {what} needs", "lower --length (length=...)", where)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 
@@ -38,7 +38,6 @@ from clockhands.pretrained import (
 if TYPE_CHECKING:
     from clockhands.data import Corpus
 
-T = TypeVar("T")
 Task: TypeAlias = Literal["causal", "masked", "seq2seq"]
 """What an output layer is for: to continue text, to fill in masked tokens, or to answer a source."""
 HEADS = re.compile("LM|ConditionalGeneration|(?<!Electra)(?<!Funnel)ForPreTraining")
@@ -145,7 +144,9 @@ def load_weights(
     Raises CheckpointError for weights that are pickled, damaged, missing, NaN or infinite, and for whatever a library
     raises; UsageError for unknown ``weights``.
     """
-    stored = _measure_weight_files(source, read_configuration(source))
+    stored = 0  # bytes of a folder's weights as float32; the files of a hub name are not downloaded yet
+    if Path(source).is_dir():
+        stored = sum(map(count_bytes, list_weight_files(Path(source), read_configuration(source))))
     numbers = count_numbers(opener, config, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "config": config}
     if must_fit:
@@ -160,14 +161,6 @@ def load_weights(
         model = load_model(opener, source, **options)
     refuse_not_finite(model.named_parameters(), source)
     return model.to(device).eval()
-
-
-def _measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
-    """Return the size of a folder's weights in bytes as float32; 0 for a hub name, whose files are not downloaded yet.
-
-    Only headers are read. Raises CheckpointError for pickled, missing or damaged weights.
-    """
-    return sum(map(count_bytes, list_weight_files(Path(source), raw))) if Path(source).is_dir() else 0
 
 
 def open_with_head(
@@ -215,24 +208,19 @@ def refuse_unknown_positions(raw: Mapping[str, Any], source: str | Path) -> None
             )
 
 
-def _list_rope_types(
-    raw: Mapping[str, Any], prefix: str = "", *, inside_rope: bool = False
-) -> Iterator[tuple[str, str]]:
+def _list_rope_types(raw: Mapping[str, Any], prefix: str = "", *, inside: bool = False) -> Iterator[tuple[str, str]]:
     """Yield every rope type of a configuration with its key; a model may have one for each kind of layer or part.
 
-    ``inside_rope``: ``raw`` lies within the rope parameters of a model.
+    ``inside``: ``raw`` lies within the rope parameters of a model.
     """
     for key, value in raw.items():
         if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
             continue  # nothing is measured in the parts of a model that read images or sound
-        where = f"{prefix}{key}"
-        is_rope = inside_rope or key in ("rope_scaling", "rope_parameters")
-        if is_rope:
-            for name in ("rope_type", "type"):
-                if isinstance(value.get(name), str):
-                    yield f"{where}.{name}", value[name]
-                    break
-        yield from _list_rope_types(value, f"{where}.", inside_rope=is_rope)
+        where, is_rope = f"{prefix}{key}", inside or key in ("rope_scaling", "rope_parameters")
+        named = next((name for name in ("rope_type", "type") if isinstance(value.get(name), str)), None)
+        if is_rope and named:
+            yield f"{where}.{named}", value[named]
+        yield from _list_rope_types(value, f"{where}.", inside=is_rope)
 
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -271,36 +259,42 @@ def open_subject(
         opener, source, config, device=torch_device, dtype=torch.float32, must_fit=True,
         trust_remote_code=trust_remote_code,
     )  # fmt: skip
-    fault = ""
+    reason = ""
     if not tokenizer:
-        tokenizer, fault = _open_tokenizer_if_any(source, trust_remote_code)
+        try:
+            tokenizer = open_tokenizer(source, trust_remote_code=trust_remote_code)
+        except CheckpointError as fault:  # without one, text must be given as token ids
+            if any((Path(source) / name).exists() for name in _TOKENIZER_FILES):
+                raise
+            reason = first_line(fault)
     subject = Subject.of(model, tokenizer, _name_model(source), side)
-    subject.tokenizer_fault = fault
+    subject.tokenizer_fault = reason
     return subject
 
 
 def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
     """Open a run of this project, with the tokenizers and the training text of the side that is inspected."""
+    from clockhands.data.splits import Made
     from clockhands.runs import open_run
 
     opened = open_run(source, device=device, dtype=torch.float32)
     subject = Subject.of(opened.model, opened.tokenizers.source, _name_model(source), side)
-    corpus = _open_training_corpus(Path(source))
     if subject.reads_source:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
-        subject.training_pairs = _take(corpus, lambda pair: (pair.source, pair.target)) if corpus else None
-    elif corpus is not None:
-        documents = corpus.task == "language modelling"
-        subject.training_texts = corpus.documents("train") if documents else _take(corpus, lambda pair: pair.source)
+    corpus = _open_training_corpus(Path(source))
+    if corpus is None:
+        return subject
+    if corpus.task == "language modelling" and not subject.reads_source:
+        subject.training_texts = corpus.documents("train")
+        return subject
+    pairs = corpus["train"]  # each is made when it is asked for: most are not
+    if subject.reads_source:
+        subject.training_pairs = Made(
+            lambda: range(len(pairs)), lambda place: (pairs[place].source, pairs[place].target)
+        )
+    else:
+        subject.training_texts = Made(lambda: range(len(pairs)), lambda place: pairs[place].source)
     return subject
-
-
-def _take(corpus: Corpus, part: Callable[[Any], T]) -> Sequence[T]:
-    """Return a part of every pair that a run was trained on, each when it is asked for: most are not."""
-    from clockhands.data.splits import Made
-
-    pairs = corpus["train"]
-    return Made(lambda: range(len(pairs)), lambda place: part(pairs[place]))
 
 
 def _open_training_corpus(run: Path) -> Corpus | None:
@@ -336,19 +330,6 @@ def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> An
     if set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) <= {"▁"}:
         raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
     return tokenizer
-
-
-def _open_tokenizer_if_any(source: str | Path, trust_remote_code: bool) -> tuple[Any, str]:
-    """Open the checkpoint's tokenizer; None, and the reason, if there is none: then text must be given as token ids.
-
-    Raises CheckpointError for a folder whose tokenizer is there and cannot be opened.
-    """
-    try:
-        return open_tokenizer(source, trust_remote_code=trust_remote_code), ""
-    except CheckpointError as fault:
-        if any((Path(source) / name).exists() for name in _TOKENIZER_FILES):
-            raise
-        return None, first_line(fault)
 
 
 def _name_model(source: str | Path) -> str:

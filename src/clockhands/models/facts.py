@@ -40,14 +40,9 @@ class Family:
     interleaved: bool = False
 
 
-def _make_family(*names: str, interleaved: bool = False) -> Family:
+def _always(*names: str) -> Family:
     """Make the family of an architecture whose mechanisms do not depend on its configuration."""
-    return Family(lambda config: names, interleaved)
-
-
-def _read_distilbert(config: Any) -> tuple[str, ...]:
-    """Return the mechanism of DistilBERT: its table is either computed or learned."""
-    return ("sinusoid",) if config.sinusoidal_pos_embds else ("learned",)
+    return Family(lambda config: names)
 
 
 def _read_deberta(config: Any) -> tuple[str, ...]:
@@ -56,51 +51,49 @@ def _read_deberta(config: Any) -> tuple[str, ...]:
     return (("learned",) if config.position_biased_input else ()) + relative or ("none",)
 
 
-def _read_falcon(config: Any) -> tuple[str, ...]:
-    """Return the mechanism of Falcon: those trained on RefinedWeb alone have ALiBi, the others RoPE."""
-    return ("alibi",) if config.alibi else ("rotary",)
-
-
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(
         (
             "bert", "electra", "albert", "roberta", "xlm-roberta", "camembert", "gpt2", "gpt_neo", "opt", "bart",
         ),
-        _make_family("learned"),
+        _always("learned"),
     ),
-    "mpnet": _make_family("learned", "buckets"),
-    "distilbert": Family(_read_distilbert),
+    "mpnet": _always("learned", "buckets"),
+    "distilbert": Family(lambda config: ("sinusoid" if config.sinusoidal_pos_embds else "learned",)),
     **dict.fromkeys(("deberta", "deberta-v2"), Family(_read_deberta)),
-    "falcon": Family(_read_falcon),
-    **dict.fromkeys(("bloom", "mpt"), _make_family("alibi")),
-    "marian": _make_family("sinusoid"),
-    **dict.fromkeys(("t5", "mt5", "umt5", "switch_transformers"), _make_family("buckets")),
-    "xlnet": _make_family("transformer-xl"),
+    "falcon": Family(lambda config: ("alibi" if config.alibi else "rotary",)),  # ALiBi if trained on RefinedWeb alone
+    **dict.fromkeys(("bloom", "mpt"), _always("alibi")),
+    "marian": _always("sinusoid"),
+    **dict.fromkeys(("t5", "mt5", "umt5", "switch_transformers"), _always("buckets")),
+    "xlnet": _always("transformer-xl"),
     **dict.fromkeys(
         (
             "modernbert", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi",
             "phi3", "smollm3", "gpt_oss", "olmo", "olmo2", "starcoder2", "stablelm", "granite", "mixtral", "qwen3_moe",
         ),
-        _make_family("rotary"),
+        _always("rotary"),
     ),
-    **dict.fromkeys(("roformer", "gptj", "cohere", "cohere2"), _make_family("rotary", interleaved=True)),
+    **dict.fromkeys(("roformer", "gptj", "cohere", "cohere2"), Family(lambda config: ("rotary",), interleaved=True)),
 }  # fmt: skip
 """What is recorded of each architecture, by the ``model_type`` of its configuration."""
 
 
 def guess_mechanisms(model: nn.Module, rows_ND: Tensor | None) -> tuple[str, ...]:
-    """Return the mechanisms that a model shows: a table of position vectors, and buffers of RoPE's frequencies."""
-    table = () if rows_ND is None else ("sinusoid",) if _is_sinusoid(rows_ND) else ("learned",)
-    return table + (("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ())
+    """Return the mechanisms that a model shows: a table of position vectors, and buffers of RoPE's frequencies.
 
-
-def _is_sinusoid(rows_ND: Tensor, most: int = 64) -> bool:
-    """Tell whether products of rows depend on their distance alone, as those of pairs of sine and cosine do."""
-    rows = rows_ND[:most].double()
-    gram = rows @ rows.T
-    spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
-    varies = float(rows.var(0).sum()) > 1e-6 * float(gram.diagonal().mean())
-    return varies and spread < 1e-3 * float(gram.diagonal().mean())
+    A table is a sinusoid if products of its rows depend on their distance alone, as those of sine and cosine do.
+    """
+    mechanisms = []
+    if rows_ND is not None:
+        rows = rows_ND[:64].double()
+        gram = rows @ rows.T
+        size = float(gram.diagonal().mean())
+        spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
+        varies = float(rows.var(0).sum()) > 1e-6 * size
+        mechanisms.append("sinusoid" if varies and spread < 1e-3 * size else "learned")
+    if any(name.endswith("inv_freq") for name, _ in model.named_buffers()):
+        mechanisms.append("rotary")
+    return tuple(mechanisms)
 
 
 def name_mechanisms(hooks: Collection[str], learned: bool) -> tuple[str, ...]:

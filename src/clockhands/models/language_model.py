@@ -14,7 +14,14 @@ from torch import nn
 from clockhands.devices import choose_device
 from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.explanation import read_positions
-from clockhands.models.door import choose_class, find_task, judge_configuration, load_weights, read_checked_config
+from clockhands.models.door import (
+    Task,
+    choose_class,
+    find_task,
+    judge_configuration,
+    load_weights,
+    read_checked_config,
+)
 from clockhands.models.positions import change_foreign_positions
 from clockhands.models.streaming import find_device
 from clockhands.pretrained import CONFIG, is_known, is_own, load_tokenizer, read_configuration
@@ -146,21 +153,22 @@ def open_language_model(
         run = open_run(source, device=device, dtype=dtype, position=position)
         return LanguageModel.from_run(run, masked=masked)
     config = judge_configuration(source, trust_remote_code=trust_remote_code)
-    task, _ = find_task(config)
-    _check_writes(config, source, masked=masked)
+    task = _find_written_task(config, source, masked=masked)
     if position:
         change_foreign_positions(config, position, str(source), find_trained_length(source))
     model = load_weights(
-        choose_class(config),
-        source,
-        config,
-        device=choose_device(device),
-        dtype=dtype or torch.float32,
-        weights=weights,
-        trust_remote_code=trust_remote_code,
-    )
+        choose_class(config), source, config, device=choose_device(device), dtype=dtype or torch.float32,
+        weights=weights, trust_remote_code=trust_remote_code,
+    )  # fmt: skip
     tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
-    _check_tokenizer(tokenizer, model, source)
+    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
+    rows, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        raise CheckpointError(
+            f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "
+            "the one that the model was trained with: put back its own tokenizer files"
+        )
     return LanguageModel(str(source), model, tokenizer, _find_mask_id(tokenizer, source) if task == "masked" else None)
 
 
@@ -192,8 +200,8 @@ def to_language_model(
     return LanguageModel.from_run(open_run(run), action, masked=masked)
 
 
-def _check_writes(config: Any, source: str | Path, *, masked: bool) -> None:
-    """Raise UsageError for a model that neither continues text nor, with ``masked``, fills in masked tokens."""
+def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> Task:
+    """Return what a model does: continue text or, with ``masked``, fill in tokens. Raises UsageError for any other."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     task, has_head = find_task(config)
@@ -206,19 +214,7 @@ def _check_writes(config: Any, source: str | Path, *, masked: bool) -> None:
         )
     if not has_head:
         raise UsageError(f"{source} ({declared}) was saved without its output layer, so it predicts no token")
-
-
-def _check_tokenizer(tokenizer: Any, model: Any, source: str | Path) -> None:
-    """Raise CheckpointError for a tokenizer of another model: one without tokens, or with ids that have no row."""
-    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
-        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
-    rows = model.get_input_embeddings().num_embeddings
-    largest = max(tokenizer.get_vocab().values())
-    if largest >= rows:
-        raise CheckpointError(
-            f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "
-            "the one that the model was trained with: put back its own tokenizer files"
-        )
+    return task
 
 
 def find_position_table(model: nn.Module) -> tuple[str, nn.Embedding] | None:

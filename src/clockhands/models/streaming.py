@@ -6,7 +6,6 @@ import logging
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -19,8 +18,6 @@ from clockhands.errors import UsageError
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model, refuse_not_finite
 from clockhands.progress import quiet
-
-__all__ = ["decide_streaming", "find_device", "fits", "is_streamed", "open_streamed"]
 
 _WARNING_LOGGER = "accelerate.big_modeling"
 """The logger that warns of weights without storage, which are wanted here."""
@@ -58,7 +55,8 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
         with quiet(_WARNING_LOGGER):
             model = load_model(opener, name, **options).eval()
             _read_by_layer(model, device)
-        refuse_not_finite(_iterate_stored(model), name)
+        stored = _find_offloaded(model)
+        refuse_not_finite(((weight, stored[weight]) for weight in stored), name)  # no more than one is in memory
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -75,6 +73,11 @@ def _read_by_layer(model: Any, device: torch.device) -> None:
     from accelerate import dispatch_model
     from accelerate.hooks import remove_hook_from_module
 
+    layers = set(model._no_split_modules or ())
+    whole = set(layers)  # the classes that are read at once: layers, and modules that hold no list of modules
+    for module in model.modules():
+        if not any(isinstance(part, nn.ModuleList) or type(part).__name__ in layers for part in module.modules()):
+            whole.add(type(module).__name__)
     index = _find_offloaded(model).index
     remove_hook_from_module(model, recurse=True)
     for part in model.modules():  # of two names of one weight, accelerate would read the first alone
@@ -85,7 +88,7 @@ def _read_by_layer(model: Any, device: torch.device) -> None:
         {"": "disk"},
         main_device=str(device),
         offload_index=index,
-        preload_module_classes=sorted(_list_whole(model)),
+        preload_module_classes=sorted(whole),
         skip_keys=model._skip_keys_device_placement,
     )
     for name in ("to", "cuda"):  # accelerate's, which refuse a cast too
@@ -94,17 +97,6 @@ def _read_by_layer(model: Any, device: torch.device) -> None:
     inputs = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
     with torch.no_grad(), _Guard():
         model(**inputs)
-
-
-def _list_whole(model: Any) -> set[str]:
-    """List the classes of modules that are read at once: layers, and modules that hold no list of modules."""
-    layers = set(model._no_split_modules or ())
-    flat = {
-        type(module).__name__
-        for module in model.modules()
-        if not any(isinstance(part, nn.ModuleList) or type(part).__name__ in layers for part in module.modules())
-    }
-    return layers | flat
 
 
 def is_streamed(module: nn.Module) -> bool:
@@ -130,23 +122,12 @@ def decide_streaming(name: str, weights: str | None, size: int | None, device: t
         raise UsageError(f"unknown weights {weights!r}: they are held in 'memory' or 'streamed'")
     if weights is not None:
         return weights == "streamed"
-    if size is None or fits(size, device):
+    free = measure_free_memory(device)
+    if size is None or size <= _WEIGHT_SHARE * free:
         return False
-    free = measure_free_memory(device) / 1e9
     text = "the weights of %s take %.1f GB, %.1f GB are free: they are streamed from their files, layer by layer"
-    logging.getLogger(__name__).warning(text, name, size / 1e9, free)
+    logging.getLogger(__name__).warning(text, name, size / 1e9, free / 1e9)
     return True
-
-
-def fits(weights: int, device: torch.device) -> bool:
-    """Return whether weights of this many bytes fit the memory, with room for what is computed from them."""
-    return weights <= _WEIGHT_SHARE * measure_free_memory(device)
-
-
-def _iterate_stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Return an iterator over the weights, each with its name; no more than one is in memory."""
-    dataset = _find_offloaded(model)
-    return ((name, dataset[name]) for name in dataset)
 
 
 def _find_offloaded(model: nn.Module) -> Any:

@@ -271,10 +271,9 @@ def _find_mixed(rows: Array, variance: float, seed: int) -> TableLines:
         # A wave of amplitude c leaves the filter with c (1 − φ e^(−iω)), half a row later.
         amplitude = (cosine - 1j * sine) / (1 - past * np.exp(-1j * frequency)) * np.exp(-0.5j * frequency)
         plane_2D = np.stack([amplitude.real, -amplitude.imag]) @ components
-        lines.append(_make_line(frequency, plane_2D, variance, agreements[index], error))
-    lines = [
-        line for line in lines if line.frequency >= least_turns * 2 * np.pi / len(rows) and line.share >= LEAST_SHARE
-    ]
+        line = _make_line(frequency, plane_2D, variance, agreements[index], error)
+        if line.frequency >= least_turns * 2 * np.pi / len(rows) and line.share >= LEAST_SHARE:
+            lines.append(line)
     leaves_noise = float((model.residual**2).sum()) > 1e-12 * float((whitened**2).sum())
     noise = _project_on_components(model.residual)[0]
     surrogates = [*measure_surrogates(noise, seed, steep=steep)] if leaves_noise else []
@@ -334,7 +333,10 @@ def _are_inseparable(model: WaveModel) -> bool:
 
 
 def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine]:
-    """Make neighbouring lines that turn the same way in one plane one line whose speed varies; the fastest first."""
+    """Make neighbouring lines that turn the same way in one plane one line whose speed varies; the fastest first.
+
+    It is that of the strongest, with the mean speed of their sum.
+    """
     groups: list[list[SpectralLine]] = []
     for line in sorted(lines, key=lambda line: -line.frequency):
         last = groups[-1][-1] if groups else line
@@ -346,15 +348,15 @@ def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine
             groups[-1].append(line)
         else:
             groups.append([line])
-    return [group[0] if len(group) == 1 else _combine_parts(group, num_rows) for group in groups]
-
-
-def _combine_parts(parts: list[SpectralLine], num_rows: int) -> SpectralLine:
-    """Return one line for several in one plane: that of the strongest, with the mean speed of their sum."""
-    strongest = max(parts, key=lambda line: line.share)
-    line = replace(strongest, parts=tuple(parts), agreement=min(part.agreement for part in parts))
-    rows = line.compute_rows(num_rows)
-    angle = np.unwrap(np.angle(rows @ strongest.amplitude_D.conj()))
-    speed = abs(float(np.polyfit(make_times(num_rows), angle, 1)[0]))
-    larger = float((rows**2).sum()) / float((strongest.compute_rows(num_rows) ** 2).sum())
-    return replace(line, frequency=speed, share=strongest.share * larger)
+    hands = []
+    for parts in groups:
+        hand = strongest = max(parts, key=lambda line: line.share)
+        if len(parts) > 1:
+            hand = replace(strongest, parts=tuple(parts), agreement=min(part.agreement for part in parts))
+            rows = hand.compute_rows(num_rows)
+            angle = np.unwrap(np.angle(rows @ strongest.amplitude_D.conj()))
+            speed = abs(float(np.polyfit(make_times(num_rows), angle, 1)[0]))
+            larger = float((rows**2).sum()) / float((strongest.compute_rows(num_rows) ** 2).sum())
+            hand = replace(hand, frequency=speed, share=strongest.share * larger)
+        hands.append(hand)
+    return hands

@@ -72,9 +72,8 @@ class CrossValidation:
     @property
     def held_out_ratio(self) -> float:
         """Texts held out over texts fitted on, on average over the splits."""
-        held_out = sum(len(self.blocks[block]) for blocks in self.held_out_blocks for block in blocks) / len(
-            self.held_out_blocks
-        )
+        sizes = [len(self.blocks[block]) for blocks in self.held_out_blocks for block in blocks]
+        held_out = sum(sizes) / len(self.held_out_blocks)
         return held_out / (self.num_texts - held_out)
 
     def __iter__(self) -> Iterator[tuple[Int[Tensor, " n"], Int[Tensor, " m"]]]:
@@ -82,16 +81,6 @@ class CrossValidation:
         for blocks in self.held_out_blocks:
             fitted = [block for index, block in enumerate(self.blocks) if index not in blocks]
             yield torch.cat(fitted), torch.cat([self.blocks[index] for index in blocks])
-
-
-def _solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -> Float[Tensor, "D C"]:
-    """Return the ridge weights from centred sums Σ x xᵀ and Σ x yᵀ; zero where x does not vary."""
-    scale = float(gram_DD.diagonal().mean())
-    if not scale > 0:
-        return torch.zeros_like(cross_DC)
-    # The penalty grows with the states, so that it is the same for a model whose states are all twice as long.
-    penalty = STRENGTH * scale * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
-    return torch.linalg.solve(gram_DD + penalty, cross_DC)
 
 
 @dataclass(frozen=True)
@@ -114,7 +103,11 @@ class Ridge:
         """Yield for each split the numbers of the m texts held out, and the predictions on them."""
         x_NTD = self.x_NTD if self.fit_NTD is None else self.fit_NTD
         x_offset, y_offset = x_NTD.mean((0, 1)), self.y_NTC.mean((0, 1))  # so that sums of squares do not cancel
-        sums = [_sum_products(x_NTD[block] - x_offset, self.y_NTC[block] - y_offset) for block in self.splits.blocks]
+        sums = []  # of each block Σ x xᵀ, Σ x yᵀ, Σ x and Σ y
+        for block in self.splits.blocks:
+            x, y = (x_NTD[block] - x_offset).flatten(0, 1), (self.y_NTC[block] - y_offset).flatten(0, 1)
+            # The products of one block are summed in float32, which is faster; blocks are added up in float64.
+            sums.append(((x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)))
         totals = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
         for blocks, (fitted, held_out) in zip(self.splits.held_out_blocks, self.splits, strict=True):
             # A split is all blocks less those held out: their sums are subtracted, and nothing is summed again.
@@ -122,18 +115,13 @@ class Ridge:
             count = len(fitted) * x_NTD.shape[1]
             # Σ(x−x̄)(y−ȳ)ᵀ = Σxyᵀ − Σx Σyᵀ / n.
             gram, cross = gram - x_sum[:, None] * x_sum / count, cross - x_sum[:, None] * y_sum / count
-            weights = _solve_ridge(gram, cross).float()
+            scale, weights = float(gram.diagonal().mean()), torch.zeros_like(cross)  # zero where x does not vary
+            if scale > 0:
+                # The penalty grows with the states, so that it is the same for a model whose states are twice as long.
+                penalty = STRENGTH * scale * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+                weights = torch.linalg.solve(gram + penalty, cross)
             x_mean, y_mean = (x_offset + x_sum / count).float(), (y_offset + y_sum / count).float()
-            yield held_out, (self.x_NTD[held_out] - x_mean) @ weights + y_mean
-
-
-def _sum_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return Σ x xᵀ, Σ x yᵀ, Σ x and Σ y over texts and tokens, as float64.
-
-    The products of one block are summed in float32, which is faster; blocks are then added up in float64.
-    """
-    x, y = x_nTD.flatten(0, 1), y_nTC.flatten(0, 1)
-    return (x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)
+            yield held_out, (self.x_NTD[held_out] - x_mean) @ weights.float() + y_mean
 
 
 def compute_corrected_interval(scores_n: Float[Tensor, " n"], held_out_ratio: float) -> tuple[float, float]:

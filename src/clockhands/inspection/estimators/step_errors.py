@@ -94,8 +94,11 @@ def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
         left_out = torch.zeros(len(rows_ND), dtype=torch.bool)
         left_out[held_out[0] : held_out[-1] + step + 1] = True
         # No row of a pair that is judged has a part in the fit.
-        fitted = ~(left_out[:-step] | left_out[step:])
-        mean, axes = _find_principal_axes(rows_ND[~left_out])
+        fitted, rows = ~(left_out[:-step] | left_out[step:]), rows_ND[~left_out]
+        mean = rows.mean(0)
+        _, s, vt = torch.linalg.svd(rows - mean, full_matrices=False)
+        # The leading principal axes: more than a quarter of the rows would leave a map free to fit them all.
+        axes = vt[: max(1, min(count_leading(s.square(), 0.99), MOST_COMPONENTS, len(rows) // 4))].T
         points = [(part - mean) @ axes for part in (source, target)]
         # Errors are relative to the squared length of a row, as it is in these axes.
         scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
@@ -113,15 +116,6 @@ def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ..
     # The best factor of a row is ⟨p_t, p_t+k⟩ / ⟨p_t, p_t⟩ over all of them.
     multiple = (source * target).sum() / source.square().sum().clamp_min(1e-300)
     return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
-
-
-def _find_principal_axes(rows_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
-    mean = rows_ND.mean(0)
-    _, s, vt = torch.linalg.svd(rows_ND - mean, full_matrices=False)
-    # More axes than a quarter of the rows would leave a map free to fit them all.
-    count = count_leading(s.square(), 0.99)
-    return mean, vt[: max(1, min(count, MOST_COMPONENTS, len(rows_ND) // 4))].T
 
 
 def project_rows(rows_ND: Tensor, most: int = 10) -> Float[Tensor, "N k"]:

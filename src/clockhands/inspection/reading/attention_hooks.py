@@ -104,20 +104,15 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
         with _use_interface(model, receive):
             yield
     else:
-        with (
-            _use_eager_code(getattr(model, "config", None)),
-            AttentionTap(within or model, None, lambda _, attention: _receive_tapped(attention, receive)),
-        ):
+
+        def read(_: int, attention: TappedAttention) -> None:
+            if receive is not None:
+                logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
+                weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(q.dtype)
+                receive(ComputedAttention(attention.module, q, k, logits.to(q.dtype), weights, find_mask(logits)))
+
+        with _use_eager_code(getattr(model, "config", None)), AttentionTap(within or model, None, read):
             yield
-
-
-def _receive_tapped(attention: TappedAttention, receive: Receiver) -> None:
-    """Hand on an attention that was read at its softmax."""
-    if receive is None:
-        return
-    logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
-    weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    receive(ComputedAttention(attention.module, q, k, logits.to(q.dtype), weights.to(q.dtype), find_mask(logits)))
 
 
 def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: RecordedAttention) -> None:
@@ -192,27 +187,23 @@ def _attend(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver."""
-    output, weights = _find_eager_function(module)(module, query, key, value, attention_mask, **options)
-    receive, modules = _receivers[-1]
-    if receive is not None and module in modules:
+    """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver.
+
+    Raises CheckpointError where a class has no such function.
+    """
+    # It is defined beside the class of the module, or beside one that this is derived from.
+    modules = (sys.modules.get(cls.__module__) for cls in type(module).__mro__)
+    eager: Any = next((found for m in modules if (found := getattr(m, "eager_attention_forward", None))), None)
+    if eager is None:
+        raise CheckpointError(
+            f"{type(module).__name__} asks for the attention function of transformers, and no eager_attention_forward "
+            "is defined beside it, with which inspect could compute it"
+        )
+    output, weights = eager(module, query, key, value, attention_mask, **options)
+    receive, listened = _receivers[-1]
+    if receive is not None and module in listened:
         receive(_rebuild_attention(module, query, key, attention_mask, weights, options))
     return output, weights
-
-
-def _find_eager_function(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the eager attention function defined beside a module's class, or beside a class that it is derived from.
-
-    Raises CheckpointError where there is none.
-    """
-    for cls in type(module).__mro__:
-        eager = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
-        if eager is not None:
-            return eager
-    raise CheckpointError(
-        f"{type(module).__name__} asks for the attention function of transformers, and no eager_attention_forward is "
-        "defined beside it, with which inspect could compute it"
-    )
 
 
 def _rebuild_attention(

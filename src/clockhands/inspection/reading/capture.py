@@ -45,9 +45,8 @@ def _make_allocator(total: int) -> Callable[[tuple[int, ...], torch.dtype], Tens
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if total > free:
         raise UsageError(
-            f"the states of these windows need {format_bytes(total)} in temporary files, and {format_bytes(free)} "
-            f"are free in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set "
-            "TMPDIR"
+            f"the states of these windows need {format_bytes(total)} in temporary files, and {format_bytes(free)} are "
+            f"free in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set TMPDIR"
         )
 
     def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -56,6 +55,15 @@ def _make_allocator(total: int) -> Callable[[tuple[int, ...], torch.dtype], Tens
             return torch.from_file(file.name, shared=True, size=size, dtype=dtype).view(shape)
 
     return allocate
+
+
+@contextlib.contextmanager
+def _hook(modules: Iterable[nn.Module], hook: Callable[..., Any], **options: bool) -> Iterator[None]:
+    """Inside the block, ``hook`` is called before each of the modules runs."""
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            stack.callback(module.register_forward_pre_hook(hook, **options).remove)
+        yield
 
 
 def _record_layers(
@@ -70,33 +78,24 @@ def _record_layers(
     modules, unread_reason = _find_readable(model, run, shape)
     calls: list[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]] = []
 
+    def drop_cache(value: Any) -> Any:  # it would grow with every replay
+        return None if type(value).__name__.endswith("Cache") else value
+
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # A cache would grow with every replay.
-        named = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
-        calls.append((module, tuple(None if _is_cache(value) else value for value in args), named))
+        calls.append((module, tuple(map(drop_cache, args)), {name: drop_cache(kwargs[name]) for name in kwargs}))
 
     with _hook(modules, record, with_kwargs=True), listen(model, None):
         run()
     cross_modules = [module for module, _, kwargs in calls if _is_cross_attention(module, kwargs)]
     layers: list[Layer] = []
     for module, args, kwargs in calls:
-        if module in cross_modules:
-            continue
-        layer = _make_layer(len(layers), module, args, kwargs, model, shape)
-        fault = layer if isinstance(layer, str) else _explain_fault(layer, shape)
-        if isinstance(layer, Layer) and not fault:
-            layers.append(layer)
-        unread_reason = unread_reason or fault
+        if module not in cross_modules:
+            layer = _make_layer(len(layers), module, args, kwargs, model, shape)
+            if isinstance(layer, Layer):
+                layers.append(layer)
+            else:
+                unread_reason = unread_reason or layer
     return layers, cross_modules, unread_reason
-
-
-@contextlib.contextmanager
-def _hook(modules: Iterable[nn.Module], hook: Callable[..., Any], **options: bool) -> Iterator[None]:
-    """Inside the block, ``hook`` is called before each of the modules runs."""
-    with contextlib.ExitStack() as stack:
-        for module in modules:
-            stack.callback(module.register_forward_pre_hook(hook, **options).remove)
-        yield
 
 
 def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
@@ -108,7 +107,7 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
     entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
 
     def note_shape(computed: ComputedAttention) -> None:
-        # The keys of cross-attention are those of another text; ``_explain_fault`` looks at those of self-attention.
+        # The keys of cross-attention are those of another text; ``_make_layer`` looks at those of self-attention.
         has_all_queries = computed.logits_BHST.shape[0] == shape[0] and computed.logits_BHST.shape[2] == shape[1]
         complete[computed.module] = complete.get(computed.module, True) and has_all_queries
 
@@ -125,45 +124,32 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
             "attention interface of transformers nor a softmax shows"
         )
-    readable = [module for module, has_all_queries in complete.items() if has_all_queries]
-    unread = {type(module).__name__ for module, has_all_queries in complete.items() if not has_all_queries}
-    return readable, unread_reason or _explain_unread(unread if complete else set(entered))
+    unread = {type(module).__name__ for module in complete if not complete[module]} if complete else set(entered)
+    if unread and not unread_reason:
+        unread_reason = _UNREAD.format(", ".join(sorted(unread)))
+    return [module for module in complete if complete[module]], unread_reason
 
 
-def _explain_unread(names: set[str]) -> str:
-    """Say that attention of classes of these names is computed in another way; empty without a name."""
-    listed = ", ".join(sorted(names))
-    return f"the attention of {listed} is not computed as logits of every token for every token" if names else ""
+_UNREAD = "the attention of {} is not computed as logits of every token for every token"
 
 
 def _make_layer(
     index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], model: nn.Module,
     shape: tuple[int, int],
 ) -> Layer | str:  # fmt: skip
-    """Return the layer of a call, with the input of that call, or the reason why it cannot be run again."""
-    hidden = find_input(args, kwargs)
+    """Return the layer of a call, with the input of that call, or the reason why it cannot be run again alone."""
+    name, (count, length), hidden = type(module).__name__, shape, find_input(args, kwargs)
     if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
-        return f"the attention of {type(module).__name__} is not given one vector per token"
+        return f"the attention of {name} is not given one vector per token"
     # Where there are as many texts as tokens, the class decides which axis is time.
-    time_first = hidden.shape[0] == shape[1] and (shape[0] != shape[1] or "xlnet" in type(model).__name__.lower())
-    return Layer(index, module, hidden.transpose(0, 1) if time_first else hidden, model, args, kwargs, time_first)
-
-
-def _explain_fault(layer: Layer, shape: tuple[int, int]) -> str:
-    """Return why a layer cannot be run again alone; empty if it can."""
-    name, (count, length) = type(layer.module).__name__, shape
+    time_first = hidden.shape[0] == length and (count != length or "xlnet" in type(model).__name__.lower())
+    layer = Layer(index, module, hidden.transpose(0, 1) if time_first else hidden, model, args, kwargs, time_first)
     try:
         logits = layer.replay(layer.inputs_NTD).logits_BHST
     except Exception as fault:  # foreign code, run in a way that it was not written for
         return f"the attention of {name} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
-    if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
-        return _explain_unread({name})
-    return ""
-
-
-def _is_cache(value: object) -> bool:
-    """Tell whether an argument is a KV cache of transformers, by the name of its class."""
-    return type(value).__name__.endswith("Cache")
+    complete = logits.shape[0] == count and tuple(logits.shape[2:]) == (length, length)
+    return layer if complete else _UNREAD.format(name)
 
 
 def _is_cross_attention(module: nn.Module, kwargs: dict[str, Any]) -> bool:
@@ -257,43 +243,33 @@ def capture(
     run = partial(forward, ids_NT[:batch], **result.make_forward_options(slice(batch)))
     layers, result.cross_modules, result.unread_reason = _record_layers(model, run, (batch, ids_NT.shape[1]))
     states = forward(ids_NT[:1], **result.make_forward_options(slice(1)))
-    _check_lengths(states, result.length, model)
+    other = next((state.shape[1] for state in states if state.shape[1] != result.length), None)
+    if other is not None:
+        raise CheckpointError(
+            f"{type(model).__name__} gives {other} states for {result.length} tokens, so they do not belong to "
+            "positions; try another --length (length=...)"
+        )
     bytes_each = ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
     allocate = _make_allocator((len(states) + len(layers)) * bytes_each)
     for layer in layers:
         layer.inputs_NTD = allocate((*ids_NT.shape, layer.inputs_NTD.shape[-1]), layer.inputs_NTD.dtype)
-    hidden = [allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
+    result.hidden = [allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
         progress(start)
         # The last text fills up the last batch: masks among the recorded arguments have the size of a batch.
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listen(model, None), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
-        _store_states(hidden, states, rows, model)
-    result.hidden, result.layers = hidden, layers
+        for index, (stored, state) in enumerate(zip(result.hidden, states, strict=True)):
+            if not bool(torch.isfinite(state).all()):
+                where = f"layer {index}" if index else "its embedding"
+                raise CheckpointError(
+                    f"{type(model).__name__} gives NaN or infinite hidden states after {where}; check its weights, "
+                    "which may be damaged or too large for float32"
+                )
+            stored[rows] = state.to(stored.device)
+    result.layers = layers
     return result
-
-
-def _check_lengths(states: tuple[Tensor, ...], length: int, model: nn.Module) -> None:
-    """Raise CheckpointError unless there is one state for each of ``length`` tokens."""
-    other = next((state.shape[1] for state in states if state.shape[1] != length), None)
-    if other is not None:
-        raise CheckpointError(
-            f"{type(model).__name__} gives {other} states for {length} tokens, so "
-            "they do not belong to positions; try another --length (length=...)"
-        )
-
-
-def _store_states(hidden: list[Tensor], states: tuple[Tensor, ...], rows: Tensor, model: nn.Module) -> None:
-    """Store the hidden states of the texts ``rows``. Raises CheckpointError for states that are NaN or infinite."""
-    for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
-        if not bool(torch.isfinite(state).all()):
-            where = "its embedding" if index == 0 else f"layer {index}"
-            raise CheckpointError(
-                f"{type(model).__name__} gives NaN or infinite hidden states after {where}; check its weights, which "
-                "may be damaged or too large for float32"
-            )
-        stored[rows] = state.to(stored.device)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ In names of tensors ``g`` are groups of texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,29 +70,26 @@ class PositionSums:
             each group. A group counts if it leaves at least two texts; with fewer than two such groups, the interval
             and the shares without a group are the share itself.
         """
-        total, squares, num_texts = self.total_gHST.sum(0), self.squares_gH.sum(0), self.num_texts
-        share = self._estimate(total, squares, num_texts)
-        used = [group for group in range(self.groups) if 0 < self.texts_g[group] < num_texts - 1]
-        if len(used) < 2:
-            return share, torch.stack([share, share], dim=-1), share[None]
-        without = torch.stack(
-            [
-                self._estimate(
-                    total - self.total_gHST[g], squares - self.squares_gH[g], num_texts - int(self.texts_g[g])
-                )
-                for g in used
-            ]
-        )
-        half = compute_t_factor(len(used) - 1) * compute_jackknife_error(without)
-        return share, torch.stack([share - half, share + half], dim=-1), without
+        num_texts = self.num_texts
 
-    @staticmethod
-    def _estimate(total_HST: Tensor, squares_H: Tensor, num_texts: int) -> Tensor:
-        """Estimate the share from the sums over ``num_texts`` texts."""
-        between = total_HST.square().sum((-1, -2)) / num_texts
-        # Uniform attention in float32 differs from uniform by rounding, and by the same in every text.
-        varies = squares_H > ROUNDING * num_texts
-        return torch.where(varies, estimate_explained_share(between, squares_H - between, num_texts), 0.0)
+        def estimate(total_HST: Tensor, squares_H: Tensor, count: int) -> Tensor:
+            between = total_HST.square().sum((-1, -2)) / count
+            # Uniform attention in float32 differs from uniform by rounding, and by the same in every text.
+            varies = squares_H > ROUNDING * count
+            return torch.where(varies, estimate_explained_share(between, squares_H - between, count), 0.0)
+
+        total, squares = self.total_gHST.sum(0), self.squares_gH.sum(0)
+        share = estimate(total, squares, num_texts)
+        without = [
+            estimate(total - self.total_gHST[g], squares - self.squares_gH[g], num_texts - int(self.texts_g[g]))
+            for g in range(self.groups)
+            if 0 < self.texts_g[g] < num_texts - 1
+        ]
+        if len(without) < 2:
+            return share, torch.stack([share, share], dim=-1), share[None]
+        without_gH = torch.stack(without)
+        half = compute_t_factor(len(without) - 1) * compute_jackknife_error(without_gH)
+        return share, torch.stack([share - half, share + half], dim=-1), without_gH
 
 
 def estimate_explained_share(
@@ -310,12 +307,13 @@ def find_sinks(subject: Subject, capture: Capture, layers: Sequence[HeadStatisti
 
 def _judge(
     subject: Subject, capture: Capture, position: int, heads: Sequence[tuple[int, int]]
-) -> list[tuple[tuple[int, int], Sink]]:
+) -> Iterator[tuple[tuple[int, int], Sink]]:
     """Say of heads that look at one position what each follows."""
     ids, counts = capture.ids_NT[:, position].unique(return_counts=True)
-    token, count = int(ids[counts.argmax()]), int(counts.max())
-    if count < SAME_TOKEN * capture.num_texts:
-        return [(at, Sink(position, "", "position", *[float("nan")] * 3)) for at in heads]
+    token, nan = int(ids[counts.argmax()]), float("nan")
+    if int(counts.max()) < SAME_TOKEN * capture.num_texts:
+        yield from ((at, Sink(position, "", "position", nan, nan, nan)) for at in heads)
+        return
     text = str(token) if subject.tokenizer is None else decode_tokens(subject.tokenizer, [token])[0]
     places = capture.ordinary_T.nonzero().flatten()
     places = places[places != position]
@@ -323,14 +321,27 @@ def _judge(
     rows = ((capture.ids_NT[:, position] == token) & (capture.ids_NT[:, other] != token)).nonzero().flatten()
     rows = rows[:MOST_TEXTS]
     if len(rows) < 2:
-        return [(at, Sink(position, text, "undecided", *[float("nan")] * 3)) for at in heads]
+        yield from ((at, Sink(position, text, "undecided", nan, nan, nan)) for at in heads)
+        return
+
+    def average_queries(computed: ComputedAttention) -> Float[Tensor, "B H two"]:
+        """Return the mean attention to the two places from ordinary tokens elsewhere that may attend to both."""
+        queries = capture.ordinary_T & computed.mask_BHST[0, 0].cpu()[:, [position, other]].all(-1)
+        queries[[position, other]] = False
+        return computed.weights_BHST.cpu()[:, :, queries][..., [position, other]].double().mean(2)
+
     swapped_NT = capture.ids_NT.clone()
     swapped_NT[:, [position, other]] = capture.ids_NT[:, [other, position]]
     before, after = (
-        _read_attention(subject, capture, ids_NT, rows, [position, other]) for ids_NT in (capture.ids_NT, swapped_NT)
+        [
+            run_attention(subject, capture, ids_NT[some], average_queries, **capture.make_forward_options(some))
+            for some in rows.split(BATCH)
+        ]
+        for ids_NT in (capture.ids_NT, swapped_NT)
     )
-    return [((layer, head), _decide(position, text, before[layer][:, head], after[layer][:, head]))
-            for layer, head in heads]  # fmt: skip
+    for layer, head in heads:
+        before_N2, after_N2 = (torch.cat([batch[layer] for batch in run])[:, head] for run in (before, after))
+        yield (layer, head), _decide(position, text, before_N2, after_N2)
 
 
 def _decide(position: int, token: str, before_N2: Float[Tensor, "N two"], after_N2: Float[Tensor, "N two"]) -> Sink:
@@ -346,26 +357,6 @@ def _decide(position: int, token: str, before_N2: Float[Tensor, "N two"], after_
     elif max(at_position, at_token) < share / 2:
         follows = "token at the position"
     return Sink(position, token, follows, share, at_position, at_token)
-
-
-def _read_attention(
-    subject: Subject, capture: Capture, ids_NT: Int[Tensor, "N T"], rows: Int[Tensor, " n"], places: list[int]
-) -> list[Float[Tensor, "n H two"]]:
-    """Return the mean attention of every layer to two positions, text by text.
-
-    Queries are the ordinary tokens at other positions that may attend to both; NaN where there is none.
-    """
-
-    def average_queries(computed: ComputedAttention) -> Float[Tensor, "B H two"]:
-        queries = capture.ordinary_T & computed.mask_BHST[0, 0].cpu()[:, places].all(-1)
-        queries[places] = False
-        return computed.weights_BHST.cpu()[:, :, queries][..., places].double().mean(2)
-
-    batches = [
-        run_attention(subject, capture, ids_NT[some], average_queries, **capture.make_forward_options(some))
-        for some in rows.split(BATCH)
-    ]
-    return [torch.cat(layer) for layer in zip(*batches, strict=True)]
 
 
 def run_attention(

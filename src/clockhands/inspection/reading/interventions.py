@@ -142,71 +142,48 @@ class Interventions:
         )
 
 
-def intervene(subject: Subject, capture: Capture) -> Interventions:
-    """Run every intervention that this model allows."""
-    ids = capture.ids_NT[:MOST_TEXTS]
-    before = _run_last_states(subject.forward, capture, ids)
-    effects = [_shift(subject, capture, ids, step, before) for step in STEPS]
-    if subject.read_tables() is not None:
-        with subject.average_positions(capture.length):
-            after = _run_last_states(subject.forward, capture, ids)
-        effects.append(_compare_states(MEAN_ROW, before, after))
-    generator = torch.Generator().manual_seed(0)
-    effects.append(_permute(subject, capture, ids, before, generator))
-    effects.append(_permute_others(subject, capture, ids, before, generator))
-    effects.append(_compare_states(ANOTHER_TEXT, before, before.roll(1, dims=0)))
-    return Interventions(
-        tuple(effect for effect in effects if effect is not None),
-        token_distance=measure_squared_distance(before.flatten(0, 1)),
-        text_distance=measure_squared_distance(before.mean(1)),
-    )
-
-
 def draw_orders(count: int, texts: int, generator: torch.Generator) -> Int[Tensor, "N t"]:
     """Return a random order of ``count`` tokens for every text."""
     return torch.stack([torch.randperm(count, generator=generator) for _ in range(texts)])
 
 
-def _permute(
-    subject: Subject, capture: Capture, ids_NT: Tensor, before_NtD: Tensor, generator: torch.Generator
-) -> Effect:
-    """Permute the ordinary tokens, and compare each token's state with that at its new position."""
-    ordinary = capture.ordinary_T
-    order_Nt = draw_orders(int(ordinary.sum()), len(ids_NT), generator)
-    permuted = ids_NT.clone()
-    permuted[:, ordinary] = ids_NT[:, ordinary].gather(1, order_Nt)
-    after = _run_last_states(subject.forward, capture, permuted)
-    moved = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
-    return _compare_states(PERMUTED, moved, after)
+def intervene(subject: Subject, capture: Capture) -> Interventions:
+    """Run every intervention that this model allows."""
+    ids_NT, ordinary_T = capture.ids_NT[:MOST_TEXTS], capture.ordinary_T
+    before_NtD = _run_last_states(subject.forward, capture, ids_NT)
+    token_distance = measure_squared_distance(before_NtD.flatten(0, 1))
+    effects, length = [], ids_NT.shape[1]
+    for step in STEPS:
+        # Windows are cut so that no position is beyond the last that the model has, to half their length at most.
+        cut = length if subject.max_length is None else min(length, subject.max_length - step)
+        options = capture.make_forward_options(slice(1))
+        if cut < length / 2 or subject.run_shifted(ids_NT[:1, :cut], step, **options) is None:
+            continue
+        shift: Any = partial(subject.run_shifted, step=step)  # it was just seen to shift so far
+        after_NtD = _run_last_states(shift, capture, ids_NT[:, :cut])
+        unshifted = before_NtD if cut == length else _run_last_states(subject.forward, capture, ids_NT[:, :cut])
+        effects.append(_compare_states(f"shifted by {step}", unshifted, after_NtD))
+    if subject.read_tables() is not None:
+        with subject.average_positions(capture.length):
+            after_NtD = _run_last_states(subject.forward, capture, ids_NT)
+        effects.append(_compare_states(MEAN_ROW, before_NtD, after_NtD))
 
+    # The ordinary tokens change places: each state is compared with that of its token at its new position.
+    generator = torch.Generator().manual_seed(0)
+    order_Nt = draw_orders(int(ordinary_T.sum()), len(ids_NT), generator)
+    permuted_NT = ids_NT.clone()
+    permuted_NT[:, ordinary_T] = ids_NT[:, ordinary_T].gather(1, order_Nt)
+    moved_NtD = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
+    effects.append(_compare_states(PERMUTED, moved_NtD, _run_last_states(subject.forward, capture, permuted_NT)))
 
-def _permute_others(
-    subject: Subject, capture: Capture, ids_NT: Tensor, before_NtD: Tensor, generator: torch.Generator
-) -> Effect:
-    """Permute all ordinary tokens but every eighth, and compare the states of those that stay."""
-    positions = capture.ordinary_T.nonzero().flatten()
-    # The middle one of every eight, so that also in fewer than eight tokens one stays.
+    # All but every eighth change places, the middle one of eight, so that also in fewer than eight tokens one stays.
+    positions = ordinary_T.nonzero().flatten()
     stays = torch.arange(len(positions)) % STAYING_EVERY == min(STAYING_EVERY, len(positions)) // 2
     moving = positions[~stays]
-    permuted = ids_NT.clone()
-    permuted[:, moving] = ids_NT[:, moving].gather(1, draw_orders(len(moving), len(ids_NT), generator))
-    after = _run_last_states(subject.forward, capture, permuted)
-    change = (after - before_NtD)[:, stays].square().sum(-1).mean(1)
-    return Effect(OTHERS_PERMUTED, divide_by_distance(change, measure_squared_distance(before_NtD.flatten(0, 1))), None)
-
-
-def _shift(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_NtD: Tensor) -> Effect | None:
-    """Run with all positions ``step`` later, in windows cut so that no position is beyond the last that the model has.
-
-    None if less than half a window is left, or if the model does not allow it.
-    """
-    length = ids_NT.shape[1]
-    cut = length if subject.max_length is None else min(length, subject.max_length - step)
-    if cut < length / 2:
-        return None
-    if subject.run_shifted(ids_NT[:1, :cut], step, **capture.make_forward_options(slice(1))) is None:
-        return None
-    shift: Any = partial(subject.run_shifted, step=step)  # it was just seen to shift so far
-    after = _run_last_states(shift, capture, ids_NT[:, :cut])
-    unshifted = before_NtD if cut == length else _run_last_states(subject.forward, capture, ids_NT[:, :cut])
-    return _compare_states(f"shifted by {step}", unshifted, after)
+    permuted_NT = ids_NT.clone()
+    permuted_NT[:, moving] = ids_NT[:, moving].gather(1, draw_orders(len(moving), len(ids_NT), generator))
+    after_NtD = _run_last_states(subject.forward, capture, permuted_NT)
+    change_N = (after_NtD - before_NtD)[:, stays].square().sum(-1).mean(1)
+    effects.append(Effect(OTHERS_PERMUTED, divide_by_distance(change_N, token_distance), None))
+    effects.append(_compare_states(ANOTHER_TEXT, before_NtD, before_NtD.roll(1, dims=0)))
+    return Interventions(tuple(effects), token_distance, measure_squared_distance(before_NtD.mean(1)))

@@ -27,27 +27,21 @@ ProductBias: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]
 """From queries, keys and the layer's factor on q·k to what is added to the logits for them."""
 
 
-def _list_norms(module: nn.Module) -> list[nn.Module]:
-    """Return the normalisation layers inside an attention module, except those on values.
-
-    One after the attention is in the list too, but a replay never reaches it.
-    """
-    # A norm of values ("v_norm") divides no query and no key. Nor does one that is called with a second input, such as
-    # a gate, and in the shapes that ``_read_norm`` tries it would not run.
-    norms = []
-    for name, child in module.named_modules():
-        last = name.rsplit(".", 1)[-1]
-        is_norm = child is not module and "norm" in type(child).__name__.lower()
-        if is_norm and not last.startswith("v_") and len(inspect.signature(child.forward).parameters) == 1:
-            norms.append(child)
-    return norms
-
-
 class FrozenNormsAndPositions:
     """Records the divisors of norms and the positions of tokens for one input, then applies them to other inputs."""
 
     def __init__(self, module: nn.Module, scheme: Scheme | None = None) -> None:
-        self.norms = _list_norms(module)
+        # A norm of values ("v_norm") divides no query and no key. Nor does one that is called with a second input, such
+        # as a gate, and in the shapes that ``_read_norm`` tries it would not run. A replay never reaches one that comes
+        # after the attention.
+        self.norms = [
+            child
+            for name, child in module.named_modules()
+            if child is not module
+            and "norm" in type(child).__name__.lower()
+            and not name.rsplit(".", 1)[-1].startswith("v_")
+            and len(inspect.signature(child.forward).parameters) == 1
+        ]
         self.reciprocals: dict[nn.Module, list[Tensor]] = {}
         self.calls: dict[nn.Module, int] = {}
         self.scheme = scheme if scheme is not None and "locate" in scheme.active_hooks() else None
@@ -56,11 +50,31 @@ class FrozenNormsAndPositions:
     def record(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block, the divisors and the positions of the input that runs are recorded."""
         self.reciprocals, self.calls = {}, {}
-        return self._replace(self._record_divisor, self._record_positions)
+
+        def record_divisor(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            """Keep 1 / rms of the input of a norm: the factor of centred * gain in its output, by least squares."""
+            centred, gain, offset = _read_norm(norm, args[0])
+            direction = centred * gain
+            reciprocal = ((output - offset) * direction).sum(-1, keepdim=True)
+            # One and the same norm may serve queries and keys, one after the other (Llama 4).
+            self.reciprocals.setdefault(norm, []).append(reciprocal / direction.square().sum(-1, keepdim=True))
+
+        def record_positions(scheme: Scheme, *args: Any) -> Tensor | None:
+            self.positions_BHTA = type(scheme).locate(scheme, *args)
+            return self.positions_BHTA
+
+        return self._replace(record_divisor, record_positions)
 
     def apply(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block, every norm divides by the recorded divisors, and every token has its recorded position."""
-        return self._replace(self._apply_divisor, lambda *_: self.positions_BHTA)
+
+        def apply_divisor(norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+            centred, gain, offset = _read_norm(norm, args[0])
+            recorded = self.reciprocals[norm]
+            count = self.calls[norm] = self.calls.get(norm, -1) + 1
+            return centred * gain * recorded[count % len(recorded)] + offset
+
+        return self._replace(apply_divisor, lambda *_: self.positions_BHTA)
 
     def make_product_bias(self) -> ProductBias | None:
         """Return a function for the part of the scheme's bias that depends on queries and keys (PaTH).
@@ -93,26 +107,6 @@ class FrozenNormsAndPositions:
                 handle.remove()
             if self.scheme is not None:
                 del self.scheme.locate
-
-    def _record_positions(self, scheme: Scheme, *args: Any) -> Tensor | None:
-        """Stand in for the scheme's ``locate``: compute the positions, and keep them."""
-        self.positions_BHTA = type(scheme).locate(scheme, *args)
-        return self.positions_BHTA
-
-    def _record_divisor(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        """Keep 1 / rms of the input of a norm: the factor of centred * gain in its output, by least squares."""
-        centred, gain, offset = _read_norm(norm, args[0])
-        direction = centred * gain
-        reciprocal = ((output - offset) * direction).sum(-1, keepdim=True)
-        # One and the same norm may serve queries and keys, one after the other (Llama 4).
-        self.reciprocals.setdefault(norm, []).append(reciprocal / direction.square().sum(-1, keepdim=True))
-
-    def _apply_divisor(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        """Return what the norm gives if it divides by the recorded divisor, in place of its output."""
-        centred, gain, offset = _read_norm(norm, args[0])
-        recorded = self.reciprocals[norm]
-        count = self.calls[norm] = self.calls.get(norm, -1) + 1
-        return centred * gain * recorded[count % len(recorded)] + offset
 
 
 def _read_norm(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

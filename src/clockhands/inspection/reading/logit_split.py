@@ -28,7 +28,7 @@ In names of tensors ``N`` are texts, ``n`` some of them, ``t`` the terms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -74,11 +74,9 @@ class LogitParts:
             return self.constant_product
         query, key = name.split("–")
         product = self.scale * self.q[query] @ self.k[key].transpose(-1, -2)
-        return (
-            product
-            if self.compute_product_bias is None
-            else product + self.compute_product_bias(self.q[query], self.k[key], self.scale)
-        )
+        if self.compute_product_bias is not None:
+            product = product + self.compute_product_bias(self.q[query], self.k[key], self.scale)
+        return product
 
     def measure_error(self) -> float:
         """Return the largest deviation of the sum of all terms from the real logits, relative to the largest logit."""
@@ -111,15 +109,11 @@ def split_by_batch(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int
     count = len(layer.inputs_NTD)
     texts = torch.arange(count)
     halves = [texts[0::2], texts[1::2]] if crossfit and count > 1 else [texts]
-    for index, rows in enumerate(halves):
-        mean, position = compute_means(layer, halves[len(halves) - 1 - index])
+    for rows, others in zip(halves, reversed(halves), strict=True):
+        mean, position = compute_means(layer, others)
         at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
         for batch in rows.split(layer.batch):
-            x = layer.inputs_NTD[batch]
-            if layer.needs_freezing:
-                yield batch, _split_frozen(layer, x, mean, position, at_mean)
-            else:
-                yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
+            yield batch, _split(layer, layer.inputs_NTD[batch], mean, position, at_mean, at_both)
 
 
 def split_first_batch(layer: Layer) -> LogitParts:
@@ -130,16 +124,32 @@ def split_first_batch(layer: Layer) -> LogitParts:
 def split_text(layer: Layer, row: int, first_other: int) -> LogitParts:
     """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
     mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))
-    x, at_mean = layer.inputs_NTD[row : row + 1], layer.replay(mean)
-    if layer.needs_freezing:
-        return _split_frozen(layer, x, mean, position, at_mean)
-    return _subtract(layer, layer.replay(x), at_mean, layer.replay(mean + position))
+    at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
+    return _split(layer, layer.inputs_NTD[row : row + 1], mean, position, at_mean, at_both)
 
 
-def _subtract(
-    layer: Layer, real: ComputedAttention, at_mean: ComputedAttention, at_both: ComputedAttention
+def _split(
+    layer: Layer,
+    x: Tensor,
+    mean: Tensor,
+    position: Tensor,
+    at_mean: ComputedAttention,
+    at_both: ComputedAttention,
 ) -> LogitParts:
-    """Take differences of the three runs, on μ, on μ + pos and on x: what each part adds to those before it."""
+    """Take differences of three runs, on μ, on μ + pos and on x: what each part adds to those before it.
+
+    Where the layer needs that, norms and positions are frozen at those of x; ``at_mean`` and ``at_both`` ran with
+    nothing frozen.
+    """
+    unfrozen_mean, frozen = at_mean, None
+    if layer.needs_freezing:
+        frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
+        with frozen.record():
+            real = layer.replay(x)
+        with frozen.apply():
+            at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + position).expand_as(x))
+    else:
+        real = layer.replay(x)
     runs = (real, at_both, at_mean)
     differences = []
     for of_x, of_both, of_mean in (
@@ -151,35 +161,19 @@ def _subtract(
         # μ and pos are the same in every text: their parts are expanded to the batch.
         differences.append({name: part.expand(len(of_x), *part.shape[1:]) for name, part in parts.items()})
     q, k, added = differences
+    if frozen is not None and layer.locates_tokens:
+        bias, zeros = layer.compute_bias(unfrozen_mean), torch.zeros_like(real.logits_BHST)
+        product = layer.scale * unfrozen_mean.q_BHSK @ unfrozen_mean.k_BHTK.transpose(-1, -2)
+        return LogitParts(
+            q, k, {"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)}, real, layer.scale,
+            constant_product=product.expand_as(zeros),
+            data_dependent=at_mean.logits_BHST - product - bias,
+            compute_product_bias=frozen.make_product_bias(),
+        )  # fmt: skip
     data_dependent = None
     if layer.rewrites_logits:
         data_dependent, added["content"] = added["content"], torch.zeros_like(added["content"])
     return LogitParts(q, k, added, real, layer.scale, data_dependent=data_dependent)
-
-
-def _split_frozen(
-    layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unfrozen_mean: ComputedAttention
-) -> LogitParts:
-    """Split with norms and positions frozen at those of this text; ``unfrozen_mean`` ran on μ with nothing frozen."""
-    frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
-    with frozen.record():
-        real = layer.replay(x)
-    with frozen.apply():
-        at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + position).expand_as(x))
-    parts = _subtract(layer, real, at_mean, at_both)
-    if not layer.locates_tokens:
-        return parts
-    bias = layer.compute_bias(unfrozen_mean)
-    product = layer.scale * unfrozen_mean.q_BHSK @ unfrozen_mean.k_BHTK.transpose(-1, -2)
-    constant_product = product.expand_as(real.logits_BHST)
-    zeros = torch.zeros_like(real.logits_BHST)
-    return replace(
-        parts,
-        added={"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)},
-        constant_product=constant_product,
-        data_dependent=at_mean.logits_BHST - constant_product - bias,
-        compute_product_bias=frozen.make_product_bias(),
-    )
 
 
 @dataclass(frozen=True)
@@ -223,7 +217,10 @@ def split_logits(
 
     ``observe`` is called with the attention of every batch, for whatever else is counted of it.
     """
-    rows, cov, var, sums_HJ, error = [], [], [], torch.zeros(()), 0.0
+    length, rows, cov, var = len(ordinary_T), [], [], []
+    sums_HJ, error = torch.zeros(()), 0.0
+    positions = torch.arange(length)
+    offset_TT = positions - positions[:, None] + length - 1  # 0 on the diagonal T-1 below the main one
     for batch, parts in split_by_batch(layer):
         if observe is not None:
             observe(parts.real)
@@ -231,19 +228,12 @@ def split_logits(
         rows.append(batch)
         cov.append(_compute_covariances(parts, logits).cpu())
         var.append(logits.double().square().sum((-1, -2)).cpu())
-        sums_HJ = sums_HJ + _sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
+        sum_HTT = logits.sum(0, dtype=torch.float64).cpu()
+        by_offset_HJ = sum_HTT.new_zeros(len(sum_HTT), 2 * length - 1)
+        sums_HJ = sums_HJ + by_offset_HJ.index_add_(1, offset_TT.flatten(), sum_HTT.flatten(1))
         error = max(error, parts.measure_error())
     order = torch.cat(rows).argsort()  # the halves of the texts came one after the other
     return LogitSplit(torch.cat(cov)[order], torch.cat(var)[order], error, sums_HJ)
-
-
-def _sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
-    """Sum each diagonal, from the one T-1 below the main diagonal to the one T-1 above it."""
-    heads, length, _ = matrix_HTT.shape
-    positions = torch.arange(length, device=matrix_HTT.device)
-    offset_TT = positions - positions[:, None] + length - 1
-    sums_HJ = matrix_HTT.new_zeros(heads, 2 * length - 1)
-    return sums_HJ.index_add_(1, offset_TT.flatten(), matrix_HTT.flatten(1))
 
 
 def _compute_covariances(parts: LogitParts, logits: Tensor) -> Tensor:

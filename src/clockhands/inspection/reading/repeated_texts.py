@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.shapes import Int, Tensor
 
 NGRAM = 5
 """Tokens in an n-gram."""
@@ -46,10 +46,8 @@ class Repeats:
 def find_repeats(ids_NT: Int[Tensor, "N T"]) -> Repeats:
     """Find near duplicates and templates among texts of one length (of ordinary tokens only)."""
     generator = torch.Generator().manual_seed(0)
-    permuted = []
-    for _ in range(DRAWS):
-        order_NT = torch.rand(ids_NT.shape, generator=generator).argsort(1)
-        permuted.append(measure_fixed_share(ids_NT.gather(1, order_NT)))
+    orders = (torch.rand(ids_NT.shape, generator=generator).argsort(1) for _ in range(DRAWS))
+    permuted = [measure_fixed_share(ids_NT.gather(1, order_NT)) for order_NT in orders]
     low, high = torch.quantile(torch.tensor(permuted), torch.tensor([0.025, 0.975])).tolist()
     return Repeats(group_repeats(ids_NT), measure_fixed_share(ids_NT), (low, high))
 
@@ -83,20 +81,11 @@ def measure_fixed_share(ids_NT: Int[Tensor, "N T"]) -> float:
     table_TV = torch.zeros(length, int(codes_NT.max()) + 1, dtype=torch.float64)
     table_TV.scatter_add_(1, codes_NT.T.contiguous(), torch.ones(length, texts, dtype=torch.float64))
     same = float((table_TV * (table_TV - 1)).sum()) / (length * texts * max(texts - 1, 1))
-    elsewhere = _estimate_same_elsewhere(table_TV, codes_NT)
-    return (same - elsewhere) / (1 - elsewhere) if elsewhere < 1 else 0.0
-
-
-def _estimate_same_elsewhere(table_TV: Float[Tensor, "T V"], codes_NT: Int[Tensor, "N T"]) -> float:
-    """Return the probability that tokens of two texts at two different positions are the same.
-
-    These pairs are all pairs, less those at one position and those within one text.
-    """
-    texts, length = codes_NT.shape
+    # Pairs of tokens of two texts at two positions are all pairs, less those at one position and those within one text.
     by_text_NV = torch.zeros(texts, table_TV.shape[1], dtype=torch.float64)
     by_text_NV.scatter_add_(1, codes_NT, torch.ones(texts, length, dtype=torch.float64))
-    everything = float(table_TV.sum(0).square().sum())
-    within = float(by_text_NV.square().sum())
-    at_one_position = float(table_TV.square().sum()) - texts * length
+    within, at_one_position = float(by_text_NV.square().sum()), float(table_TV.square().sum()) - texts * length
     pairs = texts * (texts - 1) * length * (length - 1)
-    return (everything - within - at_one_position) / pairs if pairs else 1.0
+    everything = float(table_TV.sum(0).square().sum())
+    elsewhere = (everything - within - at_one_position) / pairs if pairs else 1.0
+    return (same - elsewhere) / (1 - elsewhere) if elsewhere < 1 else 0.0

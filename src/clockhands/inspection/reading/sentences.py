@@ -14,8 +14,7 @@ from typing import Any, Literal
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.inspection.reading.capture import BATCH, capture
-from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import (
     DATA_DEPENDENT,
     POSITIONAL,
@@ -93,8 +92,14 @@ def _list_swaps(subject: Subject, sentences: Iterable[tuple[str | None, str]]) -
             # Words that the tokenizer does not know have one and the same id.
             if before != after and _fits(subject, source_ids, before, after):
                 yield Swap(before, after, text, other, source_ids)
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     for source, text in short:
-        yield from _swap_tokens(subject, text, _encode_source(subject, source or text))
+        ids, source_ids = encode_bare(subject.tokenizer, text), _encode_source(subject, source or text)
+        whole = [*before, *ids, *after]
+        if len(ids) >= 2 and ids[0] != ids[-1] and _fits(subject, source_ids, whole):
+            other_ids = [ids[-1], *ids[1:-1], ids[0]]
+            swapped = str(subject.tokenizer.decode(other_ids))
+            yield Swap(whole, [*before, *other_ids, *after], text, swapped, source_ids, "token")
 
 
 def _fits(subject: Subject, source: Sequence[int] | None, *texts: Sequence[int]) -> bool:
@@ -114,21 +119,7 @@ def _encode_source(subject: Subject, source: str) -> list[int] | None:
 def _find_two_longest(words: Sequence[str]) -> tuple[int, int]:
     """Return the indices of the two longest different words, of two equal ones if all are; words of letters first."""
     order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
-    first = order[0]
-    second = next((index for index in order[1:] if words[index] != words[first]), order[1])
-    return first, second
-
-
-def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Iterator[Swap]:
-    """Yield the text with its first and its last token swapped, if they differ and the model reads so many tokens."""
-    ids = encode_bare(subject.tokenizer, text)
-    if len(ids) < 2 or ids[0] == ids[-1]:
-        return
-    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
-    other = [ids[-1], *ids[1:-1], ids[0]]
-    if _fits(subject, source, [*before, *ids, *after]):
-        swapped = str(subject.tokenizer.decode(other))
-        yield Swap([*before, *ids, *after], [*before, *other, *after], text, swapped, source, "token")
+    return order[0], next((index for index in order[1:] if words[index] != words[order[0]]), order[1])
 
 
 MOST_SENTENCES = 8
@@ -168,7 +159,42 @@ def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "-
     if len(texts) > MOST_SENTENCES:
         raise UsageError(f"{option} was given {len(texts)} times; a page shows at most {MOST_SENTENCES} sentences")
     check_tokenizer(subject, f"{option} needs")
-    return [_make_sentence(subject, text, option) for text in texts]
+    sentences, unknown = [], getattr(subject.tokenizer, "unk_token_id", None)
+    for text in texts:
+        if not text.strip():
+            raise UsageError(f"{option} is empty; give a sentence of at least two tokens")
+        ids, ordinary_T = encode_text(subject, text)
+        bare, said = torch.tensor(ids)[ordinary_T].tolist(), f"{option} {text[:40]!r} has {len(ids)} tokens, "
+        if len(bare) < 2:
+            raise UsageError(
+                f"{option} {text!r} is {'one token' if bare else 'no token'} to the model's tokenizer; at least two "
+                "are needed for anything to have an order"
+            )
+        if subject.max_length is not None and len(ids) > subject.max_length:
+            raise UsageError(
+                f"{said}special ones included, and the model reads at most {subject.max_length}; give a shorter one"
+            )
+        if len(ids) > MOST_TOKENS:
+            raise UsageError(
+                f"{said}special ones included; at most {MOST_TOKENS} can be read off a picture of attention: give a "
+                "shorter one"
+            )
+        if unknown is not None and set(bare) == {unknown}:
+            raise UsageError(
+                f"{option} {text!r} holds no token that the model's tokenizer knows; give one of the language it was "
+                "trained on"
+            )
+        subject.check_ids(torch.tensor([ids]))
+        source, most = None, subject.max_source_length
+        if subject.reads_source:
+            source = list((subject.source_tokenizer or subject.tokenizer)(text)["input_ids"])
+            if most is not None and len(source) > most:
+                raise UsageError(
+                    f"{option} {text[:40]!r} has {len(source)} tokens as a source, and the encoder reads at most "
+                    f"{most}; give a shorter one"
+                )
+        sentences.append(Sentence(text, ids, decode_tokens(subject.tokenizer, ids), ordinary_T, source))
+    return sentences
 
 
 def check_sentence_lengths(sentences: Sequence[Sentence], windows: Windows) -> None:
@@ -205,55 +231,6 @@ def make_comparison_rows(
     padded_NS[0, : len(sentence.source)] = torch.tensor(sentence.source)
     padded_NS[1:, : sources_NS.shape[1]] = sources_NS
     return rows_NT, padded_NS
-
-
-def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
-    """Return one sentence as this model reads it; raise UsageError as ``encode_sentences``."""
-    if not text.strip():
-        raise UsageError(f"{option} is empty; give a sentence of at least two tokens")
-    ids, ordinary_T = encode_text(subject, text)
-    _check_length(subject, text, int(ordinary_T.sum()), len(ids), option)
-    bare = torch.tensor(ids)[ordinary_T].tolist()
-    unknown = getattr(subject.tokenizer, "unk_token_id", None)
-    if unknown is not None and set(bare) == {unknown}:
-        raise UsageError(
-            f"{option} {text!r} holds no token that the model's tokenizer knows; give one of the language it was "
-            "trained on"
-        )
-    subject.check_ids(torch.tensor([ids]))
-    source = _encode_source_asked(subject, text, option) if subject.reads_source else None
-    return Sentence(text, ids, decode_tokens(subject.tokenizer, ids), ordinary_T, source)
-
-
-def _encode_source_asked(subject: Subject, text: str, option: str) -> list[int]:
-    """Return the ids that the encoder reads of a sentence. Raises UsageError for more than it has positions for."""
-    tokenizer = subject.source_tokenizer or subject.tokenizer
-    ids, most = list(tokenizer(text)["input_ids"]), subject.max_source_length
-    if most is not None and len(ids) > most:
-        raise UsageError(
-            f"{option} {text[:40]!r} has {len(ids)} tokens as a source, and the encoder reads at most {most}; give a "
-            "shorter one"
-        )
-    return ids
-
-
-def _check_length(subject: Subject, text: str, count: int, total: int, option: str) -> None:
-    """Raise UsageError for fewer than two ordinary tokens, and for more than the model reads or a picture shows."""
-    if count < 2:
-        raise UsageError(
-            f"{option} {text!r} is {'one token' if count else 'no token'} to the model's tokenizer; at least two are "
-            "needed for anything to have an order"
-        )
-    if subject.max_length is not None and total > subject.max_length:
-        raise UsageError(
-            f"{option} {text[:40]!r} has {total} tokens, special ones included, and the model reads at most "
-            f"{subject.max_length}; give a shorter one"
-        )
-    if total > MOST_TOKENS:
-        raise UsageError(
-            f"{option} {text[:40]!r} has {total} tokens, special ones included; at most {MOST_TOKENS} can be "
-            "read off a picture of attention: give a shorter one"
-        )
 
 
 def swap_words(text: str, first: int, second: int) -> str:
@@ -328,35 +305,25 @@ class SentenceLayer:
 def split_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> list[SentenceLayer]:
     """Run the model over a sentence and other texts of its length, and split the logits of every layer."""
     ids_NT, source_NS = make_comparison_rows(sentence, windows, MOST_OTHERS)
-    recorded = capture(
-        subject.model,
-        subject.forward,
-        ids_NT,
-        ordinary_T=sentence.ordinary_T,
-        source_NS=source_NS,
-        batch=BATCH,
-    )
-    return [_read_layer(layer, sentence) for layer in recorded.layers]
-
-
-def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
-    """Return what is shown of one layer, whose texts are those of ``make_comparison_rows``."""
-    parts, split = split_text(layer, 0, first_other=1), split_logits(layer, sentence.ordinary_T)
-    mask_HST = parts.real.mask_BHST[0]
-    terms_tHST = torch.stack(
-        [
-            torch.where(mask_HST, torch.stack([parts.compute_term(name)[0].double() for name in terms]).sum(0), 0.0)
-            for terms in SENTENCE_TERMS.values()
-        ]
-    )
-    included_BHST = parts.real.mark_ordinary_pairs(sentence.ordinary_T)
-    logits_HST = centre_logits(parts.real.logits_BHST, included_BHST)[0].double()
-    cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
-    var_H = logits_HST.square().sum((-1, -2)).cpu()
+    ordinary_T = sentence.ordinary_T
+    recorded = capture(subject.model, subject.forward, ids_NT, ordinary_T=ordinary_T, source_NS=source_NS)
     positional = [TERMS.index(term) for term in SENTENCE_TERMS["position alone"]]
-    return SentenceLayer(
-        parts.real.weights_BHST[0].float().cpu(),
-        cov_Ht / var_H[:, None].clamp_min(1e-30),
-        cov_Ht.sum(0) / var_H.sum().clamp_min(1e-30),
-        split.cov_NHt[1:, :, positional].sum((1, 2)) / split.var_NH[1:].sum(1).clamp_min(1e-30),
-    )
+    layers = []
+    for layer in recorded.layers:
+        parts, split = split_text(layer, 0, first_other=1), split_logits(layer, ordinary_T)
+        real, mask_HST = parts.real, parts.real.mask_BHST[0]
+        logits_HST = centre_logits(real.logits_BHST, real.mark_ordinary_pairs(ordinary_T))[0].double()
+        columns = []
+        for names in SENTENCE_TERMS.values():
+            term_HST = torch.stack([parts.compute_term(name)[0].double() for name in names]).sum(0)
+            columns.append((torch.where(mask_HST, term_HST, 0.0) * logits_HST).sum((-1, -2)))
+        cov_Ht, var_H = torch.stack(columns, dim=-1).cpu(), logits_HST.square().sum((-1, -2)).cpu()
+        layers.append(
+            SentenceLayer(
+                real.weights_BHST[0].float().cpu(),
+                cov_Ht / var_H[:, None].clamp_min(1e-30),
+                cov_Ht.sum(0) / var_H.sum().clamp_min(1e-30),
+                split.cov_NHt[1:, :, positional].sum((1, 2)) / split.var_NH[1:].sum(1).clamp_min(1e-30),
+            )
+        )
+    return layers

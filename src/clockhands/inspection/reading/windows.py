@@ -130,28 +130,26 @@ def cut_windows(
     """
     if isinstance(texts, Tensor):
         return cut_ids(texts, count=count, max_length=max_length, length=min(length, texts.shape[-1]))
-    _check_request(tokenizer, length, max_length)
-    before, after = find_special_tokens(tokenizer, start)
-    most = _count_ordinary(length, before, after)
+    before, after, most = _divide_window(tokenizer, length, max_length, start)
     stream: list[int] = []
     for text in texts:
         stream += encode_bare(tokenizer, text)
         # Text for 8 windows is read also where fewer are asked for: of less they would be shorter.
         if len(stream) >= max(count, FEWEST_WINDOWS) * most:
             break
-    ordinary_length = min(most, len(stream) // FEWEST_WINDOWS)
-    if ordinary_length < SHORTEST:
-        raise DataError(
-            f"the text has {len(stream)} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything can "
-            "be measured, and some ten thousand are better"
-        )
-    total = min(count, len(stream) // ordinary_length)
-    pieces = [stream[index * ordinary_length : (index + 1) * ordinary_length] for index in range(total)]
-    return _surround(before, pieces, after)
+    size = _fit_length(most, len(stream), "the text")
+    total = min(count, len(stream) // size)
+    return _surround(before, [stream[index * size : (index + 1) * size] for index in range(total)], after)
 
 
-def _check_request(tokenizer: Any, length: int, max_length: int | None) -> None:
-    """Raise UsageError for windows longer than the model reads, and for a model without a tokenizer."""
+def _divide_window(
+    tokenizer: Any, length: int, max_length: int | None, start: int | None
+) -> tuple[list[int], list[int], int]:
+    """Return the special tokens before and after a window of text, and the number of tokens between them.
+
+    Raises UsageError for windows longer than the model reads, for a model without a tokenizer, and for windows with
+    fewer than ``SHORTEST`` ordinary tokens.
+    """
     if max_length is not None and length > max_length:
         raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {max_length}")
     if tokenizer is None:
@@ -159,17 +157,25 @@ def _check_request(tokenizer: Any, length: int, max_length: int | None) -> None:
             "this model came without a tokenizer; give one (--tokenizer NAME, tokenizer=...), or the text as token ids "
             "(--ids FILE.npy, ids=...)"
         )
-
-
-def _count_ordinary(length: int, before: Sequence[int], after: Sequence[int]) -> int:
-    """Return how many tokens of a window are no special ones. Raises UsageError for fewer than ``SHORTEST``."""
+    before, after = find_special_tokens(tokenizer, start)
     ordinary = length - len(before) - len(after)
     if ordinary < SHORTEST:
         raise UsageError(
             f"of windows of {length} tokens {length - ordinary} are special ones, and at least {SHORTEST} others are "
             "needed; give a greater --length (length=...)"
         )
-    return ordinary
+    return before, after, ordinary
+
+
+def _fit_length(length: int, num_tokens: int, what: str) -> int:
+    """Return the length of windows of a text of so many tokens: less than ``length`` where 8 would not be filled."""
+    fitting = min(length, num_tokens // FEWEST_WINDOWS)
+    if fitting < SHORTEST:
+        raise DataError(
+            f"{what} has {num_tokens} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything can be "
+            "measured, and some ten thousand are better"
+        )
+    return fitting
 
 
 def cut_pair_windows(
@@ -188,10 +194,8 @@ def cut_pair_windows(
     Sources are cut to ``max_source_length`` tokens. Arguments and errors as ``cut_windows``, but every window has
     ``length`` tokens: a text that fills fewer than 8 of them raises DataError.
     """
-    _check_request(tokenizer, length, max_length)
-    before, after = find_special_tokens(tokenizer, start)
+    before, after, most = _divide_window(tokenizer, length, max_length, start)
     source_before, source_after = find_special_tokens(source_tokenizer)
-    most = _count_ordinary(length, before, after)
     most_source = None if max_source_length is None else max_source_length - len(source_before) - len(source_after)
     rows: list[list[int]] = []
     sources: list[list[int]] = []
@@ -243,7 +247,9 @@ def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None 
             f"{array.dtype} of shape {list(array.shape)}"
         )
     if array.ndim == 1:
-        array, length = _cut_stream(array, length or min(max_length or DEFAULT_LENGTH, DEFAULT_LENGTH)), None
+        wanted = length or min(max_length or DEFAULT_LENGTH, DEFAULT_LENGTH)
+        size, length = _fit_length(wanted, len(array), "the text of ids"), None
+        array = array[: len(array) // size * size].reshape(-1, size)
     if length is not None and length > array.shape[1]:
         raise UsageError(f"windows of {length} tokens were asked for, but the texts of ids have {array.shape[1]} each")
     array = array[:count, :length]
@@ -261,17 +267,6 @@ def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None 
         raise DataError(f"token ids must be 0 or more; these go from {array.min()} to {array.max()}")
     # A copy: what numpy maps from a file may be read-only, and of the other byte order.
     return Windows(torch.from_numpy(array.astype(np.int64)), torch.ones(array.shape[1], dtype=torch.bool))
-
-
-def _cut_stream(stream: NDArray[Any], length: int) -> NDArray[Any]:
-    """Cut one long text into windows; a short one gives shorter windows, at least 8."""
-    length_of_each = min(length, len(stream) // FEWEST_WINDOWS)
-    if length_of_each < SHORTEST:
-        raise DataError(
-            f"the text of ids has {len(stream)} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything "
-            "can be measured, and some ten thousand are better"
-        )
-    return stream[: len(stream) // length_of_each * length_of_each].reshape(-1, length_of_each)
 
 
 def read_ids(path: str | Path) -> Ids:
@@ -316,54 +311,33 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         windows = cut_ids(texts, count=count, max_length=max_length, length=length)
         return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
     usual_length = _measure_usual_length(subject) if texts is None else DEFAULT_LENGTH
-    length = length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length)
     check_tokenizer(subject, "text needs", ", or the text as token ids (--ids FILE.npy, ids=...)")
-    start = subject.start_token
-    pairs = _choose_pairs(subject, texts)
-    if pairs is not None:
-        return cut_pair_windows(
-            subject.tokenizer,
-            subject.source_tokenizer,
-            pairs,
-            length=length,
-            count=count,
-            max_length=max_length,
-            max_source_length=subject.max_source_length,
-            start=start,
-        )
-    texts = _choose_texts(subject, texts)
-    windows = cut_windows(subject.tokenizer, texts, length=length, count=count, max_length=max_length, start=start)
-    return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
+    asked: dict[str, Any] = {
+        "length": length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length),
+        "count": count,
+        "max_length": max_length,
+        "start": subject.start_token,
+    }
+    pairs: Iterable[tuple[str, str]] | None = subject.training_pairs if texts is None else None
+    if texts is None and pairs is None:
+        texts = subject.training_texts
+        if not texts:
+            from clockhands.data import open_corpus  # late: most callers bring their text
 
-
-def _choose_texts(subject: Subject, texts: Sequence[str] | None) -> Sequence[str]:
-    """Return the caller's texts, else the training text, else built-in English."""
-    if texts is not None:
-        return texts
-    if subject.training_texts:
-        return subject.training_texts
-    from clockhands.data import open_corpus  # late: most callers bring their text
-
-    # The documentation strings of Python's standard library: English prose that every machine has.
-    return list(open_corpus("stdlib").documents("train"))
-
-
-def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tuple[str, str]] | None:
-    """Return pairs of source and target for a decoder; None where there are none.
-
-    Windows are then cut from texts alone, and a decoder reads each as its own source too.
-    """
-    if texts is None and subject.training_pairs is not None:
-        return subject.training_pairs
-    if subject.reads_source and subject.source_tokenizer is not None:
-        lines = (line for text in _choose_texts(subject, texts) for line in text.split("\n"))
+            # The documentation strings of Python's standard library: English prose that every machine has.
+            texts = list(open_corpus("stdlib").documents("train"))
+    if texts is not None and subject.reads_source and subject.source_tokenizer is not None:
         # Every line, a long one in pieces, is a source and its own target.
-        return (
-            (piece, piece)
-            for line in lines
-            for piece in textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False)
+        lines = (line for text in texts for line in text.split("\n"))
+        pieces = (textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False) for line in lines)
+        pairs = ((piece, piece) for line in pieces for piece in line)
+    if pairs is not None:
+        most_source = subject.max_source_length
+        return cut_pair_windows(
+            subject.tokenizer, subject.source_tokenizer, pairs, max_source_length=most_source, **asked
         )
-    return None
+    windows = cut_windows(subject.tokenizer, texts or (), **asked)
+    return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
 
 
 def describe_origin(subject: Subject, windows: Windows, is_default: bool) -> str:
