@@ -161,15 +161,7 @@ def open_language_model(
         weights=weights, trust_remote_code=trust_remote_code,
     )  # fmt: skip
     tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
-    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
-        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
-    rows, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
-    if largest >= rows:
-        raise CheckpointError(
-            f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "
-            "the one that the model was trained with: put back its own tokenizer files"
-        )
-    return LanguageModel(str(source), model, tokenizer, _find_mask_id(tokenizer, source) if task == "masked" else None)
+    return _join(str(source), model, tokenizer, task)
 
 
 def to_language_model(
@@ -188,9 +180,8 @@ def to_language_model(
             raise UsageError(f"{name} is open already: give its tokenizer too (tokenizer=...)")
         if getattr(run, "get_output_embeddings", lambda: None)() is None:
             raise UsageError(f"cannot {action} with {name}, which is no model of transformers with an output layer")
-        _check_writes(run.config, name, masked=masked)
-        _check_tokenizer(tokenizer, run, name)
-        return LanguageModel(getattr(run, "name_or_path", "") or name, run.eval(), tokenizer)
+        task = _find_written_task(run.config, name, masked=masked)
+        return _join(getattr(run, "name_or_path", "") or name, run.eval(), tokenizer, task)
     if tokenizer is not None:
         raise UsageError(f"{type(run).__name__} has a tokenizer of its own; give tokenizer with an open model alone")
     if isinstance(run, LanguageModel):
@@ -215,6 +206,19 @@ def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> Task
     if not has_head:
         raise UsageError(f"{source} ({declared}) was saved without its output layer, so it predicts no token")
     return task
+
+
+def _join(source: str, model: Any, tokenizer: Any, task: Task) -> LanguageModel:
+    """Join a model with its tokenizer. Raises CheckpointError for one of no tokens, or of ids that have no row."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
+    rows, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        raise CheckpointError(
+            f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "
+            "the one that the model was trained with: put back its own tokenizer files"
+        )
+    return LanguageModel(source, model, tokenizer, _find_mask_id(tokenizer, source) if task == "masked" else None)
 
 
 def find_position_table(model: nn.Module) -> tuple[str, nn.Embedding] | None:
