@@ -8,10 +8,10 @@ import generate
 import pytest
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.folder import ComparisonFolder
+from clockhands.comparison.results import ComparisonFolder
 from clockhands.comparison.trial import Trial
 from clockhands.errors import UsageError
-from tests.comparison.test_folder import COSTS, plan
+from tests.comparison.planted import COSTS, plan
 
 
 def test_every_sentence_of_the_answers_is_what_the_results_say() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.comparison import Comparison
-from clockhands.comparison.folder import ComparisonFolder
+from clockhands.comparison.results import ComparisonFolder
 from clockhands.findings import Findings
 from clockhands.studies import STUDIES
 from tests.answers import kept

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.comparison.execution import TrialProgress
 from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial import CurvePoint, Job, LongerText, Measurements, TargetReached, Trial
-from clockhands.comparison.workers import TrialProgress
 from tests.training.tiny import tables
 
 
@@ -28,6 +28,7 @@ class Events(TrialProgress):
 
 
 NAMES = ("base", "better", "same", "worse")
+COSTS = {name: Cost(parameters=1, steps=6, flops=1, seconds=0.1, changes={}) for name in ("sinusoidal", "learned")}
 
 
 def plan(**changes: Any) -> Plan:

@@ -7,23 +7,35 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sacrebleu.metrics.bleu import BLEU
 
 from clockhands.comparison.execution import make_job
-from clockhands.comparison.results import Comparison, Cost
+from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.trial_runner import draw_by_name, run_trial
-from clockhands.errors import BusyError
+from clockhands.comparison.trial_runner import (
+    During,
+    Inside,
+    draw_by_name,
+    find_groups,
+    linearise_bleu,
+    require_numbers,
+    run_trial,
+    score_trial,
+)
+from clockhands.data import Pair, open_corpus
+from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.files import lock_folder
-from clockhands.runs.recipe import make_recipe
-from clockhands.training import prepare, vary_recipe
+from clockhands.runs import open_run
+from clockhands.runs.recipe import Recipe, make_recipe
+from clockhands.training import TrainingData, prepare, train, vary_recipe
 from clockhands.training.model import build
-from tests.comparison.planted import plan
+from tests.comparison.planted import COSTS, plan
 from tests.training.tiny import tables
-
-COSTS = {name: Cost(parameters=1, steps=6, flops=1, seconds=0.1, changes={}) for name in ("sinusoidal", "learned")}
 
 
 def test_a_trial_measures_what_it_says(tmp_path: Path) -> None:
@@ -115,3 +127,178 @@ def test_drawing_by_name_keeps_the_law_of_the_weights() -> None:
     for name, weight in model.named_parameters():
         if name in before:
             assert abs(float(weight.std()) / before[name] - 1) < 0.05
+
+
+def test_groups_are_numbered_in_the_order_of_the_items() -> None:
+    pairs = [Pair("a", "", 7), Pair("b", ""), Pair("c", "", 0), Pair("d", "", 7), Pair("e", "")]
+    assert find_groups(pairs) == (0, 1, 2, 0, 3)
+
+
+def test_items_of_which_none_hang_together_have_no_groups() -> None:
+    assert find_groups([Pair("a", ""), Pair("b", "", 1), Pair("c", "", 0)]) is None
+    assert find_groups([]) is None
+
+
+def test_the_twins_of_roles_are_one_group() -> None:
+    pairs = open_corpus("roles", train=20, validation=2, test=40).pairs("test")
+    groups = find_groups(pairs)
+    assert groups is not None and len(set(groups)) == 20
+    words = {}
+    for group, pair in zip(groups, pairs, strict=True):
+        words.setdefault(group, []).append(tuple(sorted(pair.source.split())))
+    assert all(len(both) == 2 and both[0] == both[1] for both in words.values())
+
+
+def test_items_without_a_score_are_named() -> None:
+    require_numbers("0110")
+    require_numbers((1.0, 2.0))
+    with pytest.raises(DataError, match=r"there is no score for test items 1, 3 \(from 0\) of 4"):
+        require_numbers((1.0, float("nan"), 2.0, float("inf")))
+
+
+@pytest.mark.parametrize(
+    ("length", "lines", "expected"),
+    [
+        (20, 200, {"2": None, "4": "the model has a table of 20 positions", "8": "the model has a table of 20"}),
+        (80, 6, {"2": None, "4": None, "8": "less than one window of length=64"}),
+    ],
+    ids=["the table ends", "the text ends"],
+)
+def test_longer_windows_that_cannot_be_read_are_told_and_keep_the_trial(
+    length: int, lines: int, expected: dict[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {split: tmp_path / f"{split}.txt" for split in ("train", "test", "validation")}
+    for file, count in zip(files.values(), (200, lines, 20), strict=True):
+        file.write_text("abcdefgh\n" * count)
+    recipe = make_recipe({
+        "data": {"corpus": "text"} | {split: str(file) for split, file in files.items()},
+        "tokenizer": {"kind": "character"},
+        "model": {"preset": "tiny", "kind": "decoder", "decoder_layers": 1},
+        "position": {"scheme": "learned", "max_length": length},
+        "batches": {"window": 8},
+        "training": {"max_steps": 1, "device": "cpu"},
+    }, {})  # fmt: skip
+    material = prepare(recipe)
+    scores = score_trial(train(recipe, tmp_path / "run", material=material), material, "loss")
+    monkeypatch.setattr("clockhands.generation.perplexity.measure_free_memory", lambda device: 1)
+    with pytest.raises(UsageError, match="the logits of one window"):  # says nothing of the scheme, so the trial fails
+        score_trial(open_run(tmp_path / "run"), material, "loss")
+    for times, refusal in expected.items():
+        longer = scores["longer"][f"{times} × 8 tokens"]
+        assert longer.refused is None if refusal is None else refusal in longer.refused
+        assert (longer.loss is None) == (refusal is not None) and str(tmp_path) not in str(longer.refused)
+        assert "--length" not in str(longer.refused), "no option of a comparison"
+
+
+WORDS = ("a", "the", "man", "dog", "red", "runs", "over", "grass", "white", "fence", "in", "with", "two", "women", ".")
+
+
+def _score(hypotheses: list[str], references: list[str]) -> float:
+    return float(BLEU().corpus_score(hypotheses, [references]).score)
+
+
+def _plant(count: int, right: float, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Draw references, and hypotheses that keep a share of their words and lose some of their ends."""
+    rng = np.random.default_rng(seed)
+    references = [" ".join(rng.choice(WORDS, rng.integers(4, 14))) for _ in range(count)]
+    written = [reference.split()[: rng.integers(3, 14)] for reference in references]
+    return [" ".join(w if rng.random() < right else "x" for w in words) for words in written], references
+
+
+@pytest.mark.parametrize("right", [0.9, 0.6])
+def test_the_mean_is_the_bleu_of_sacrebleu(right: float) -> None:
+    texts, references = _plant(60, right)
+    assert linearise_bleu(texts, references).mean() == pytest.approx(_score(texts, references), abs=1e-9)
+
+
+def test_an_order_without_a_match_is_smoothed_as_there() -> None:
+    texts, references = ["a man x x x x", "the dog x x x"], ["a man runs over grass .", "the dog in white ."]
+    assert 0 < _score(texts, references) < 50
+    assert linearise_bleu(texts, references).mean() == pytest.approx(_score(texts, references), abs=1e-9)
+
+
+def test_nothing_right_is_zero() -> None:
+    assert not linearise_bleu(["x", "y z"], ["a man runs over", "the dog"]).any()
+
+
+def test_each_value_is_what_leaving_the_sentence_out_takes_away() -> None:
+    """The jackknife, by sacreBLEU itself: N × BLEU - (N - 1) × BLEU without the sentence."""
+    texts, references = _plant(80, 0.8, seed=1)
+    whole = _score(texts, references)
+    left_out = [
+        80 * whole - 79 * _score(texts[:i] + texts[i + 1 :], references[:i] + references[i + 1 :]) for i in range(80)
+    ]
+    assert np.abs(linearise_bleu(texts, references) - left_out).max() < 1.0 < np.std(left_out) / 10
+
+
+def test_the_standard_error_is_that_of_the_bootstrap() -> None:
+    texts, references = _plant(150, 0.8, seed=2)
+    rng = np.random.default_rng(0)
+    drawn = [
+        _score([texts[i] for i in row], [references[i] for i in row]) for row in rng.integers(0, 150, size=(150, 150))
+    ]
+    assert linearise_bleu(texts, references).std() / 150**0.5 == pytest.approx(np.std(drawn), rel=0.2)
+
+
+def _look(*measures: str, **changes: Any) -> dict[str, float]:
+    recipe = vary_recipe(
+        Recipe.from_tables(tables()), {key.replace("__", "."): value for key, value in changes.items()}
+    )
+    material = prepare(recipe)
+    torch.manual_seed(1)
+    return Inside(material, measures).look(build(recipe, material.tokenizers).eval())
+
+
+def test_no_position_is_read_from_an_encoder_that_has_none() -> None:
+    """It cannot know: attention without positions does not see the order (the words are shuffled before)."""
+    blind, told = _look("survival", position__scheme="none"), _look("survival")
+    chance = blind["position read back by chance"]
+    assert blind["position read back, layer 1"] < 1.6 * chance
+    assert told["position read back, layer 1"] > 2 * chance
+
+
+def test_a_step_along_the_sinusoid_is_a_turn_and_along_random_vectors_none() -> None:
+    clock, noise = _look("shift"), _look("shift", position__scheme="random")
+    assert clock["error of a step as a rotation"] < 0.05 < 0.9 < noise["error of a step as a rotation"]
+    assert clock["similarity told by distance"] > 0.9 > 0.1 > noise["similarity told by distance"]
+
+
+def test_louder_positions_lose_words() -> None:
+    found = _look("recovery", "louder")
+    louder = [found[f"words recovered, positions {times} times as long"] for times in (4, 16)]
+    assert found["words recovered"] >= louder[0] > louder[1]
+
+
+def test_only_what_is_cheap_is_looked_at_during_training() -> None:
+    recipe = Recipe.from_tables(tables())
+    material: TrainingData = prepare(recipe)
+    during = During(Inside(material, ("loudness", "survival", "terms")))
+    assert during.measures == ["loudness", "terms"]
+
+
+def test_without_positions_a_translator_has_no_terms_of_theirs() -> None:
+    """Its texts are shuffled, or the words that are usual at a place would pass as positions."""
+    blind, told = _look("terms", position__scheme="none"), _look("terms", position__amplitude=4.0)
+    assert abs(blind["position–position, layer 1"]) < 0.01 < 0.1 < told["position–position, layer 1"]
+    assert sum(told.values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_language_model_is_measured_on_windows_of_its_text() -> None:
+    recipe = Recipe.from_tables(
+        {
+            "data": {"corpus": "stdlib", "limit": 200_000, "file_limit": 4000},
+            "tokenizer": {"kind": "character"},
+            "model": {"kind": "decoder", "d_model": 16, "num_heads": 2, "d_ff": 32, "decoder_layers": 2},
+            "batches": {"size": 4, "window": 33},
+            "training": {"max_steps": 2},
+        }
+    )
+    material = prepare(recipe)
+    inside = Inside(material, ("loudness", "terms"))
+    assert inside.texts.ids_NT.shape == (96, 32)
+    torch.manual_seed(1)
+    found = inside.look(build(recipe, material.tokenizers).eval())
+    assert found["word over position"] > 0 and sum(found.values()) > 2
+    for layer in (1, 2):
+        shares = [value for name, value in found.items() if name.endswith(f"layer {layer}")]
+        assert len(shares) == 7 and sum(shares) == pytest.approx(1, abs=1e-4)

@@ -16,7 +16,7 @@ import transformers as hf
 
 from clockhands.cli import main
 from clockhands.comparison import conclude
-from clockhands.comparison.folder import ComparisonFolder, read_comparison
+from clockhands.comparison.results import ComparisonFolder, read_comparison
 from clockhands.data import train_tokenizer
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 from clockhands.inspection import inspect

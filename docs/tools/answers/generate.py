@@ -28,7 +28,7 @@ from study_figure import draw_study
 from study_page import select_sizes, write_study
 
 from clockhands.comparison import Comparison, read_comparison
-from clockhands.comparison.folder import PLAN, ComparisonFolder
+from clockhands.comparison.results import PLAN, ComparisonFolder
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import write_text
 from clockhands.findings import Findings

@@ -158,8 +158,7 @@ def write_page(findings: Findings, comparison: Comparison, floor: Floor | None, 
 def _read_plan(options: Options) -> Plan:
     """Make the plan from a file, or from the options of the command line."""
     from clockhands.comparison import read_plan
-    from clockhands.comparison.plan import make_plan
-    from clockhands.comparison.plan_file import read_grid
+    from clockhands.comparison.plan import make_plan, read_grid
     from clockhands.runs.recipe import make_recipe, read_tables
 
     overrides: dict[str, Any] = {

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from clockhands.comparison import Comparison, Plan, Trial
-from clockhands.comparison.folder import PLAN, read_comparison
+from clockhands.comparison.execution import TrialProgress
+from clockhands.comparison.results import PLAN, read_comparison
 from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.trial import STATUSES, Job
-from clockhands.comparison.workers import TrialProgress
 from clockhands.progress import describe_time_left, print_sentence
 
 

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clockhands.comparison.execution import compare, run_plan
-    from clockhands.comparison.folder import read_comparison
-    from clockhands.comparison.plan import Plan, Variant, make_plan
-    from clockhands.comparison.plan_file import read_plan
-    from clockhands.comparison.results import Comparison
+    from clockhands.comparison.plan import Plan, Variant, make_plan, read_plan
+    from clockhands.comparison.results import Comparison, read_comparison
     from clockhands.comparison.trial import Trial
     from clockhands.comparison.verdict_findings import conclude
     from clockhands.comparison.verdicts import Verdict, judge
@@ -34,8 +32,8 @@ _HOME = {
     "conclude": "verdict_findings",
     "judge": "verdicts",
     "make_plan": "plan",
-    "read_comparison": "folder",
-    "read_plan": "plan_file",
+    "read_comparison": "results",
+    "read_plan": "plan",
     "run_plan": "execution",
 }
 

@@ -17,10 +17,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import TrainerCallback
 
-from clockhands.comparison.model_measures import During, Inside
-from clockhands.comparison.plan import Plan
+from clockhands.comparison.plan import Plan, list_reasons
 from clockhands.comparison.results import Cost
-from clockhands.comparison.trial_scores import BEYOND, EXPLAINED, find_test_split
+from clockhands.comparison.trial_runner import BEYOND, EXPLAINED, During, Inside, find_test_split, make_material_key
 from clockhands.data import IGNORED_LABEL
 from clockhands.errors import ConfigError, PositionError, ShortTextError, UsageError
 from clockhands.generation import Search, evaluate, measure_pair_loss, translate
@@ -65,14 +64,6 @@ def measure_costs(plan: Plan, progress: SentenceProgress = ignore_sentence) -> d
     return _add_steps(plan, recipes, material, measured, matched)
 
 
-def make_material_key(recipe: Recipe) -> str:
-    """Return what decides corpus, tokenizers and encoded text: trials with equal keys share these."""
-    tables = recipe.tables
-    return repr(
-        (tables["data"], tables["tokenizer"], tables["batches"], recipe.model.architecture, recipe.training.text_seed)
-    )
-
-
 def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:
     """Count the parameters of a recipe's model without building it."""
     return count_parameters(configure(recipe, material.tokenizers).transformer_config)
@@ -86,8 +77,7 @@ def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, TrainingD
             count_recipe_parameters(recipe, material[name])
             check_batches(recipe, material[name])
         except UsageError as fault:
-            reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
-            faults += [f"variant {name!r} cannot be built: {reason}" for reason in reasons]
+            faults += [f"variant {name!r} cannot be built: {reason}" for reason in list_reasons(fault)]
     faults += _compare_test_items(plan, material)
     if faults:
         raise ConfigError(faults, "the plan")

@@ -45,7 +45,7 @@ def find_groups(comparison: Comparison) -> tuple[int, ...] | None:
 
 
 def find_top(plan: Plan) -> float | None:
-    """Return the best score that the plan's metric can give an item; None where there is none (``trial_scores.py``)."""
+    """Return the best score that the plan's metric can give an item; None where there is none (``score_items``)."""
     return None if plan.metric in ("loss", "bleu") else 100.0
 
 

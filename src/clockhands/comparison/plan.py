@@ -1,4 +1,27 @@
-"""Settings of a plan besides its variants, read and checked: seeds, budget, metric, measures."""
+"""What is trained and how it is judged: read from a TOML file or arguments, and checked.
+
+As a file::
+
+    recipe = "numbers.toml"          # or the tables of a recipe, in [recipe.data], [recipe.model], ...
+    seeds = 5                        # a count, or a list
+    baseline = "sinusoidal"          # default: the first variant
+    metric = "exact"                 # exact, bleu, chrf or loss
+    match = "width"                  # width, parameters or compute
+    margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 of BLEU or chrF, ...)
+    learned = 20.0                   # the score from which a seed has learned (default: a share of the best seed's)
+    despite = {ceiling = "..."}      # why the task is used all the same (or baseline, floor)
+    redraw_text = true               # train each seed on another draw of the text (default: all on the same)
+    target = 0.1                     # the validation loss whose step and second are noted
+    inside = ["loudness"]            # what is measured inside the model before and after training
+    budget = {steps = 400}           # steps, tokens or seconds
+
+    [vary]                           # a grid
+    "position.scheme" = ["sinusoidal", "rope", "none"]
+
+    [[variant]]                      # and variants with a name
+    name = "no scale"
+    set = {"model.token_scale" = "one"}
+"""
 
 from __future__ import annotations
 
@@ -14,10 +37,13 @@ from typing import Any
 from clockhands.comparison.trial import validate
 from clockhands.data import CORPORA
 from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
+from clockhands.files import find_recipe
 from clockhands.findings import Number
 from clockhands.model.config_fields import SIDES
-from clockhands.options import LARGEST_SEED, check_value, fits
+from clockhands.options import LARGEST_SEED, check_value, fits, options_of, parse, split_outside
+from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
+from clockhands.runs.recipe.tables import find_keys
 
 METRICS = {"exact": "exact match %", "bleu": "BLEU", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
 """What variants are judged by: the name in a plan, and on pages."""
@@ -43,15 +69,13 @@ def _read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...
         if seeds > MOST_SEEDS:
             faults.append(f"seeds is {show_value(seeds)}; at most {MOST_SEEDS:,} are trained")
         return tuple(range(1, min(seeds, MOST_SEEDS) + 1))
-    numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
-    right = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST_SEED]
-    if not numbers or len(right) < len(numbers) or len(set(right)) < len(numbers):
-        faults.append(
-            f"seeds is {show_value(seeds)}, but must be a count or a list of different whole numbers "
-            f"(0 to {LARGEST_SEED})"
-        )
-        return ()
-    return tuple(right)
+    numbers = tuple(seeds) if isinstance(seeds, (list, tuple)) else ()
+    right = {n for n in numbers if fits(n, int) and 0 <= n <= LARGEST_SEED}
+    if numbers and len(right) == len(numbers):
+        return numbers
+    wanted = f"a count or a list of different whole numbers (0 to {LARGEST_SEED})"
+    faults.append(f"seeds is {show_value(seeds)}, but must be {wanted}")
+    return ()
 
 
 def _read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
@@ -71,28 +95,11 @@ def _read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: li
     return kind, amount
 
 
-def _check_scores(margin: Number | None, learned: Number | None) -> list[str]:
-    """Return the faults of a margin, and of the score from which a seed has learned."""
-    faults = check_value("margin", margin, float | None) + check_value("learned", learned, float | None)
-    if not faults and margin is not None and margin <= 0:
-        faults.append(f"margin is {show_value(margin)}, but must be above 0: differences below it count as equal")
-    return faults
-
-
 def choose_metric(recipe: Recipe) -> str:
     """Return the metric of the recipe's task."""
     if recipe.task == "language modelling":
         return "loss"
     return "exact" if CORPORA[recipe.corpus].one_answer else "chrf"
-
-
-def check_architecture(recipe: Recipe, metric: str) -> list[str]:
-    """Return what cannot be compared with the recipe's architecture."""
-    if recipe.model.architecture == "encoder":
-        return ["a masked language model writes nothing that could be scored; compare translators or language models"]
-    if recipe.model.architecture == "decoder" and metric != "loss":
-        return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
-    return []
 
 
 EXCEPTIONS = {
@@ -101,15 +108,6 @@ EXCEPTIONS = {
     "floor": "the baseline knows its text too little to be judged on longer text",
 }
 """What can speak against a task, and against its use in a study."""
-
-
-def _check_despite(despite: Mapping[str, str] | None) -> list[str]:
-    """Return a fault for everything that is no exception, and for every exception without a reason."""
-    if despite is None:
-        return []
-    faults = [describe_unknown("exception in despite", name, EXCEPTIONS) for name in despite if name not in EXCEPTIONS]
-    empty = [name for name in despite if name in EXCEPTIONS and not str(despite[name]).strip()]
-    return faults + [f"despite.{name} is empty, but must say why, although {EXCEPTIONS[name]}" for name in empty]
 
 
 def format_margin(margin: float, unit: str) -> str:
@@ -137,7 +135,10 @@ class Variant:
 
 
 def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Variant]:
-    """Return a variant for every combination of the grid's values. Faults are added to the list; then there is none."""
+    """Return a variant for every combination of the grid's values. Faults are added to the list; then there is none.
+
+    A variant is named by its value, or by ``key=value`` of each where the grid has several keys.
+    """
     wrong = [key for key, values in grid.items() if isinstance(values, str) or not isinstance(values, Sequence)]
     faults += [f"{key} in the grid is {grid[key]!r}, but must be a list of values" for key in wrong]
     empty = [key for key, values in grid.items() if key not in wrong and not values]
@@ -147,42 +148,39 @@ def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Va
         faults.append(f"the grid has {count:,} variants; at most {MOST_VARIANTS:,} can be compared")
     if not grid or wrong or empty or count > MOST_VARIANTS:
         return []
-    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    return [Variant(_name(overrides), overrides) for overrides in combinations]
+    variants = []
+    for values in itertools.product(*grid.values()):
+        words = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+        if len(grid) > 1:
+            words = [f"{key.rpartition('.')[2]}={word}" for key, word in zip(grid, words, strict=True)]
+        variants.append(Variant(", ".join(words), dict(zip(grid, values, strict=True))))
+    return variants
 
 
-def _name(overrides: Mapping[str, Any]) -> str:
-    """Return the value where there is one, else ``key=value`` for each; tables are left out of the keys."""
-    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in overrides.items()}
-    if len(words) == 1:
-        return next(iter(words.values()))
-    return ", ".join(f"{key.rpartition('.')[2]}={word}" for key, word in words.items())
+def _check_variants(recipe: Recipe, variants: Sequence[Variant], redrawn: bool) -> list[str]:
+    """Return the faults of the variants' names, and of the overrides of each to the recipe.
 
-
-def _check_names(variants: Sequence[Variant]) -> list[str]:
-    """Return the faults of the names together: one that occurs twice, or a single variant."""
+    ``redrawn``: each seed has a training text of its own.
+    """
     names = [variant.name for variant in variants]
     faults = [f"two variants are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
     if len(variants) == 1:
         faults.append(f"there is one variant, {names[0]!r}; a comparison needs another")
+    for name, overrides in ((variant.name, variant.overrides) for variant in variants):
+        fixed = [key for key in overrides if key in FIXED]
+        faults += [f"variant {name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
+        if redrawn and TEXT_SEED in overrides:
+            faults.append(f"variant {name!r} sets {TEXT_SEED}, which the plan sets from each seed (redraw_text)")
+        try:
+            vary_recipe(recipe, overrides)
+        except UsageError as fault:
+            faults += [f"variant {name!r}: {reason}" for reason in list_reasons(fault)]
     return faults
 
 
-def _check_variant(recipe: Recipe, variant: Variant, *, redrawn: bool = False) -> list[str]:
-    """Return the faults of a variant's overrides to the recipe, each with the variant's name.
-
-    ``redrawn``: each seed has a training text of its own.
-    """
-    fixed = [key for key in variant.overrides if key in FIXED]
-    faults = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
-    if redrawn and TEXT_SEED in variant.overrides:
-        faults.append(f"variant {variant.name!r} sets {TEXT_SEED}, which the plan sets from each seed (redraw_text)")
-    try:
-        vary_recipe(recipe, variant.overrides)
-    except UsageError as fault:
-        reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
-        faults += [f"variant {variant.name!r}: {reason}" for reason in reasons]
-    return faults
+def list_reasons(fault: UsageError) -> Sequence[str]:
+    """Return all that a fault says, one by one."""
+    return fault.faults if isinstance(fault, ConfigError) else (str(fault),)
 
 
 UNHASHED = ("seeds", "title", "despite")
@@ -265,13 +263,20 @@ class Plan:
         overrides = self.variant(name).overrides
         text = {TEXT_SEED: seed} if self.redraw_text else {}
         recipe = vary_recipe(self.recipe, {**overrides, "training.seed": seed, **text})
-        drawn = [key for key in _find_scheme_seeds(recipe.tables["position"]) if key not in overrides]
-        return vary_recipe(recipe, dict.fromkeys(drawn, seed)) if drawn else recipe
+        position = recipe.tables["position"]
+        sides = {"position": position, **{f"position.{side}": position[side] for side in SIDES if side in position}}
+        # A scheme's seed that the recipe leaves at 0, its default.
+        drawn = [f"{table}.seed" for table, options in sides.items() if options.get("seed") == 0]
+        draws = {key: seed for key in drawn if key not in overrides}
+        return vary_recipe(recipe, draws) if draws else recipe
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back."""
         plain = {name: getattr(self, name) for name in _Written.__dataclass_fields__}
-        recipe = json.loads(json.dumps(_make_relative(self.recipe.tables, self.folder)))
+        recipe = json.loads(json.dumps(self.recipe.tables))
+        if self.folder is not None:  # the paths of its text are written relative to the folder, where they are below it
+            start, data = f"{self.folder.absolute()}/", recipe["data"]
+            recipe["data"] = {k: v.removeprefix(start) if isinstance(v, str) else v for k, v in data.items()}
         variants = [[variant.name, dict(variant.overrides)] for variant in self.variants]
         return {**plain, "recipe": recipe, "variants": variants}
 
@@ -280,9 +285,8 @@ class Plan:
         """Return the plan that ``to_dict`` wrote. Raises ValueError or UsageError for what is none."""
         read = vars(validate(_Written, written))
         variants = tuple(Variant(name, overrides) for name, overrides in read["variants"])
-        faults: list[str] = _check_scores(read["margin"], read["learned"])
+        faults = _check_judging(read, variants)
         _read_seeds(read["seeds"], faults)
-        faults += _find_unknown_names(read["metric"], read["match"], read["inside"], read["baseline"], variants)
         if faults:
             raise ConfigError(faults, "the plan")
         return cls(**{**read, "recipe": Recipe.from_tables(read["recipe"]), "variants": variants})
@@ -309,21 +313,6 @@ class _Written:
     redraw_text: bool | None
 
 
-def _make_relative(tables: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
-    """Return the tables of a recipe with the paths of its text relative to a folder, where they are below it."""
-    if folder is None:
-        return tables
-    start = f"{folder.absolute()}/"
-    data = {k: v.removeprefix(start) if isinstance(v, str) else v for k, v in tables["data"].items()}
-    return {**tables, "data": data}
-
-
-def _find_scheme_seeds(position: Mapping[str, Any]) -> list[str]:
-    """Return the keys of the seeds of schemes that the recipe leaves at 0, their default."""
-    sides = {"position": position, **{f"position.{side}": position[side] for side in SIDES if side in position}}
-    return [f"{table}.seed" for table, options in sides.items() if options.get("seed") == 0]
-
-
 def make_plan(
     recipe: Recipe | str | Path | Mapping[str, Any],
     *,
@@ -348,10 +337,12 @@ def make_plan(
     The other arguments are the fields of ``Plan``; a number of ``seeds`` stands for so many, from 1 on; a ``metric``
     of None for that of the corpus. Raises ConfigError with every fault at once, those of each variant under its name.
     """
-    faults = check_value("target", target, float | None) + _check_scores(margin, learned) + _check_despite(despite)
-    faults += check_value("redraw_text", redraw_text, bool | None)
-    if faults:
-        raise ConfigError(faults, source)
+    faults = check_value("target", target, float | None) + check_value("redraw_text", redraw_text, bool | None)
+    for name, reason in (despite or {}).items():
+        if name not in EXCEPTIONS:
+            faults.append(describe_unknown("exception in despite", name, EXCEPTIONS))
+        elif not str(reason).strip():
+            faults.append(f"despite.{name} is empty, but must say why, although {EXCEPTIONS[name]}")
     base = recipe
     if not isinstance(base, Recipe):
         base = load_recipe(base) if isinstance(base, (str, Path)) else make_recipe(dict(base), {})
@@ -359,9 +350,13 @@ def make_plan(
     numbers, limit = _read_seeds(seeds, faults), _read_budget(budget, base, faults)
     metric = metric or choose_metric(base)
     baseline = baseline or (chosen[0].name if chosen else "")
-    faults += _check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
-    faults += check_architecture(base, metric)
-    faults += [fault for variant in chosen for fault in _check_variant(base, variant, redrawn=bool(redraw_text))]
+    judged = {"metric": metric, "match": match, "baseline": baseline, "margin": margin, "learned": learned}
+    faults += _check_judging({**judged, "inside": inside}, chosen)
+    if base.model.architecture == "encoder":
+        faults.append("a masked language model writes nothing to score; compare translators or language models")
+    elif base.model.architecture == "decoder" and metric != "loss":
+        faults.append(f"metric is {metric!r}, which scores translations; a language model has 'loss'")
+    faults += _check_variants(base, chosen, bool(redraw_text))
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(
@@ -371,12 +366,84 @@ def make_plan(
     )  # fmt: skip
 
 
-def _find_unknown_names(
-    metric: str, match: str, inside: Sequence[str], baseline: str, variants: Sequence[Variant]
-) -> list[str]:
-    """Return a fault for each unknown name: of the metric, of what is matched, of a measure, of the baseline."""
+def _check_judging(judged: Mapping[str, Any], variants: Sequence[Variant]) -> list[str]:
+    """Return a fault for each unknown name by which variants are judged, and for a margin or a score that is none."""
     named = [variant.name for variant in variants]
-    faults = [describe_unknown("metric", metric, METRICS)] if metric not in METRICS else []
-    faults += [describe_unknown("match", match, MATCHES)] if match not in MATCHES else []
-    faults += [describe_unknown("measure", name, MEASURES) for name in inside if name not in MEASURES]
-    return faults + ([describe_unknown("baseline", baseline, named)] if named and baseline not in named else [])
+    asked = [("metric", judged["metric"], METRICS), ("match", judged["match"], MATCHES)]
+    asked += [("measure", name, MEASURES) for name in judged["inside"]]
+    asked += [("baseline", judged["baseline"], named)] if named else []
+    faults = [describe_unknown(what, name, known) for what, name, known in asked if name not in known]
+    margin = judged["margin"]
+    wrong = [fault for key in ("margin", "learned") for fault in check_value(key, judged[key], float | None)]
+    if not wrong and margin is not None and margin <= 0:
+        wrong.append(f"margin is {show_value(margin)}, but must be above 0: differences below it count as equal")
+    return faults + wrong
+
+
+LOOSE = {"inside": Sequence[str], **dict.fromkeys(("vary", "budget", "despite"), Mapping[str, Any])}
+"""Keys of a file of which more is checked than their type, with messages of their own."""
+KINDS: dict[str, Any] = {
+    name: LOOSE.get(name, option.type)
+    for name, option in options_of(make_plan).items()
+    if name not in ("variants", "source")
+}
+"""What the keys of a plan's file hold, but for its recipe and its variants: what ``make_plan`` can be told."""
+KEYS = ("recipe", *KINDS, "variant")
+
+
+def read_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Plan:
+    """Return the plan in a file. ``overrides`` replace its keys (``seeds``, ``baseline``, ``match``, ``budget``, ...).
+
+    Raises DataError for a file that cannot be read, ConfigError with every fault of its content.
+    """
+    path = find_recipe(path)
+    return make_plan_from_tables({**read_toml(path, "the plan"), **(overrides or {})}, path.parent, str(path))
+
+
+def make_plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Plan:
+    """Return the plan that the tables of a file mean; a recipe's path is relative to ``folder``. Raises ConfigError."""
+    faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
+    recipe, named = tables.get("recipe", ""), tables.get("variant", ())
+    if not isinstance(recipe, (str, Mapping, Recipe)):
+        faults.append(f"recipe is {show_value(recipe)}, but must be the path of a recipe, or its tables")
+    if "recipe" not in tables:
+        faults.append("recipe is missing: the path of a recipe, or its tables under [recipe.data] and so on")
+    if not tables.get("vary") and not named:
+        faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
+    faults += [fault for key, kind in KINDS.items() if key in tables for fault in check_value(key, tables[key], kind)]
+    grid, budget = tables.get("vary"), tables.get("budget")
+    for key, values in grid.items() if isinstance(grid, Mapping) else ():
+        if not isinstance(values, (list, tuple)):
+            faults.append(f"{key} in the grid is {show_value(values)}, but must be a list of values")
+    for key, amount in budget.items() if isinstance(budget, Mapping) else ():
+        faults += check_value(f"budget.{key}", amount, float)
+    if not isinstance(named, (list, tuple)):
+        faults.append(f"variant is {show_value(named)}, but must be a list of tables: [[variant]] with name and set")
+        named = ()
+    for table in named:
+        known = isinstance(table, Mapping) and set(table) <= {"name", "set"} and fits(table.get("name"), str)
+        if not known or not isinstance(table.get("set", {}), Mapping):
+            faults.append(f"a [[variant]] is {show_value(table)}; it has a name, which is text, and set, a table")
+    if faults:
+        raise ConfigError(faults, source)
+    return make_plan(
+        folder / recipe if isinstance(recipe, str) else recipe,
+        variants=[Variant(table["name"], table.get("set", {})) for table in named],
+        source=source,
+        **{key: tables[key] for key in KINDS if key in tables},
+    )
+
+
+def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
+    """Return ``position.scheme=rope,alibi`` as a grid. Raises ConfigError for what is not of this form."""
+    faults = [f"{text!r} is not of the form KEY=VALUE,VALUE" for text in written if "=" not in text]
+    if faults:
+        raise ConfigError(faults, "--vary")
+    grid = {}
+    for text in written:
+        key, _, values = text.partition("=")
+        table, _, name = key.strip().rpartition(".")
+        known = find_keys(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
+        kind = known[name].type if name in known else Any
+        grid[key.strip()] = [parse(value.strip(), kind) for value in split_outside(values, ",") if value.strip()]
+    return grid

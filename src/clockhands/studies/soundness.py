@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.cost import make_material_key
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.task_findings import find_plan_ceiling, list_above
+from clockhands.comparison.trial_runner import make_material_key
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, UsageError

@@ -57,7 +57,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from clockhands.comparison import Plan
-from clockhands.comparison.plan_file import make_plan_from_tables
+from clockhands.comparison.plan import make_plan_from_tables
 from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import clockhands.studies
-from clockhands.comparison.trial_scores import BEYOND
+from clockhands.comparison.trial_runner import BEYOND
 from clockhands.data.tokens import Tokenizers
 from clockhands.generation.perplexity import cut_evaluation_windows
 from clockhands.models import LanguageModel

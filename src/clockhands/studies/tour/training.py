@@ -9,8 +9,7 @@ from pathlib import Path
 from clockhands.catalogue import Catalogue
 from clockhands.comparison import Comparison, Plan, Trial
 from clockhands.comparison.statistics.exact import bound_share
-from clockhands.comparison.trial_runner import load_material
-from clockhands.comparison.trial_scores import find_groups, score_items
+from clockhands.comparison.trial_runner import find_groups, load_material, score_items
 from clockhands.data import Pair
 from clockhands.generation import Evaluation, Score, evaluate
 from clockhands.runs import Run, open_run
