@@ -21,7 +21,7 @@ REPOSITORY = "about files of the repository, not about a module"
 ELSEWHERE = {
     LAWS: (
         "attention/test_kernels.py attention/test_score_mod.py inspection/test_by_hand.py inspection/test_hops.py "
-        "model/test_laws.py model/test_layout_peers.py "
+        "model/test_laws.py "
         "model/test_peers.py schemes/test_composition_axes.py schemes/test_examples.py schemes/test_laws.py "
         "schemes/test_parity_absolute.py "
         "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "

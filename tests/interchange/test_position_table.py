@@ -1,5 +1,6 @@
 """Layouts of transformers' configurations: the whole model of transformers with our schemes in the place of its own.
 
+Those are here whose weights are not copied; of the others ``test_weights`` compares the whole copy with the model.
 Queries and keys reach our attention as the model projects (and norms) them; its rotation, its windows, chunks, sinks
 and temperature are taken out, and the scheme of each layer stands in for them. So models are equal whole, logits and
 all, also those whose other parts (experts, gated norms) this project does not have.
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -34,13 +35,7 @@ SIZES = {
     "num_key_value_heads": 2, "head_dim": 12, "pad_token_id": 0,
     "experts_implementation": "eager",  # the other one has no float64
 }  # fmt: skip
-EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
-PLAIN = {"rope_type": "default", "rope_theta": 500.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 500.0}
-BASES = {
-    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
-    "full_attention": {"rope_type": "default", "rope_theta": 10_000.0},
-}
 GEMMA_4_BASES = {"sliding_attention": 10_000.0, "full_attention": 1_000_000.0}  # transformers' own
 
 
@@ -52,7 +47,6 @@ class Peer:
     config: dict[str, Any]
     rotate: str = "apply_rotary_pos_emb"
     reorder: Callable[[Tensor], Tensor] = lambda heads: heads
-    sides: tuple[str, ...] = field(default=("decoder",))
     restore: Callable[[Tensor], Tensor] | None = None  # where values are rotated: from the order of ours to theirs
 
 
@@ -67,38 +61,12 @@ def _rotating_last(heads: Tensor) -> Tensor:
 
 
 PEERS = {
-    "gemma-3": Peer("Gemma3ForCausalLM", {"sliding_window": 5, "rope_parameters": BASES, "query_pre_attn_scalar": 12}),
-    "modernbert": Peer(
-        "ModernBertForMaskedLM", {"local_attention": 6, "rope_parameters": BASES, "global_attn_every_n_layers": 3},
-        sides=("encoder",),
-    ),
-    "gpt-oss": Peer("GptOssForCausalLM", {"sliding_window": 5, "rope_parameters": YARN, **EXPERTS}),
-    "smollm3": Peer("SmolLM3ForCausalLM", {"no_rope_layer_interval": 4, "rope_theta": 100.0}),
-    "llama-4": Peer(
-        "Llama4ForCausalLM",
-        {"attention_chunk_size": 8, "floor_scale": 4, "intermediate_size_mlp": 48, **EXPERTS}, "apply_rotary_emb",
-    ),
-    "mistral": Peer("MistralForCausalLM", {"sliding_window": 5}),
-    "cohere-2": Peer("Cohere2ForCausalLM", {"sliding_window": 5}),
-    "olmo-3": Peer(
-        "Olmo3ForCausalLM",
-        {"sliding_window": 5, "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN}},
-    ),
     "qwen3-next": Peer(
         "Qwen3NextForCausalLM",
         {
             "partial_rotary_factor": 0.5, "layer_types": ["full_attention"] * LAYERS, "num_experts": 2,
             "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "num_experts_per_tok": 1,
         },
-    ),
-    "deepseek-v3": Peer(
-        "DeepseekV3ForCausalLM",
-        {
-            "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 12, "kv_lora_rank": 8, "q_lora_rank": 8,
-            "head_dim": 4, "num_key_value_heads": 4, "first_k_dense_replace": LAYERS,
-            "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
-        },
-        "apply_rotary_pos_emb_interleave", _rotating_first,
     ),
     "deepseek-v4": Peer(
         "DeepseekV4ForCausalLM",
@@ -139,23 +107,15 @@ def _fill(ending: str, value: float) -> Callable[[nn.Module], None]:
 
 NO_WINDOWS = {"windows": {"sliding_window": 64}}
 GEMMA_4_WITHOUT_SHARE = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in GEMMA_4_BASES.items()}
-ALL_ROTATE = {"layers without rotation": {"no_rope_layers": [1] * LAYERS}}
-ONE_BASE = {"bases by kind": {"rope_parameters": dict.fromkeys(BASES, BASES["sliding_attention"])}}
 WITHOUT: dict[str, dict[str, dict[str, Any] | Callable[[nn.Module], None]]] = {
-    "gemma-3": NO_WINDOWS | ONE_BASE,
-    "modernbert": {"windows": {"local_attention": 64}} | ONE_BASE,
-    "gpt-oss": NO_WINDOWS | {"YaRN": without_yarn(PEERS["gpt-oss"].config)} | {"sinks": _fill("sinks", -1e4)},
-    "smollm3": ALL_ROTATE,
-    "llama-4": ALL_ROTATE | {"chunks": {"attention_chunk_size": 64}, "temperature": {"attn_scale": 0.0}},
-    "mistral": NO_WINDOWS,
-    "cohere-2": NO_WINDOWS | {"layers without rotation": {"layer_types": ["sliding_attention"] * LAYERS}},
-    "olmo-3": NO_WINDOWS | {"YaRN": without_yarn(PEERS["olmo-3"].config)},
     "qwen3-next": {"partial rotation": {"partial_rotary_factor": 1.0}},
-    "deepseek-v3": {"YaRN": without_yarn(PEERS["deepseek-v3"].config)},
-    "deepseek-v4": NO_WINDOWS,
-    "mistral-large-4": ALL_ROTATE
-    | {"YaRN": without_yarn(PEERS["mistral-large-4"].config)}
-    | {"learned frequencies": _fill("alpha", 0.0), "temperature": _fill("softmax_scaling.scale", 0.0)},
+    "deepseek-v4": NO_WINDOWS | {"sinks": _fill("sinks", -1e4)},
+    "mistral-large-4": {
+        "layers without rotation": {"no_rope_layers": [1] * LAYERS},
+        "YaRN": without_yarn(PEERS["mistral-large-4"].config),
+        "learned frequencies": _fill("alpha", 0.0),
+        "temperature": _fill("softmax_scaling.scale", 0.0),
+    },
     "gemma-4": NO_WINDOWS | {"proportional": {"rope_parameters": GEMMA_4_WITHOUT_SHARE}},
 }
 """What a model stands for, and what in its configuration or its numbers takes that away."""
@@ -183,23 +143,13 @@ def list_layers(theirs: Any) -> Any:
     return getattr(theirs, "model", theirs).layers
 
 
-def build_layers(theirs: Any, side: str) -> list[Scheme]:
+def build_layers(theirs: Any) -> list[Scheme]:
     """The scheme of each layer, from the model's configuration alone; sinks get the model's numbers."""
     config = theirs.config.to_dict()
     width = config.get("qk_nope_head_dim", 8) + 4 if "qk_nope_head_dim" in config else 12
-    table = read_position_table(config)
-    made = Transformer(
-        core(
-            kind=side,
-            d_model=48,
-            num_heads=4,
-            head_dim=width,
-            encoder_layers=LAYERS,
-            decoder_layers=LAYERS,
-            **{side: table},
-        )
-    )
-    schemes = [made.get_stack(side).schemes.get_scheme(layer) for layer in range(LAYERS)]  # type: ignore[arg-type]
+    sizes = {"d_model": 48, "num_heads": 4, "head_dim": width, "decoder_layers": LAYERS}
+    made = Transformer(core(kind="decoder", **sizes, decoder=read_position_table(config)))
+    schemes = [made.get_stack("decoder").schemes.get_scheme(layer) for layer in range(LAYERS)]
     for scheme, layer in zip(schemes, list_layers(theirs), strict=True):
         for part in scheme.parts if isinstance(scheme, Composition) else (scheme,):
             if isinstance(part, Sinks):
@@ -225,7 +175,7 @@ def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: py
         called.append(int(layer.layer_idx))
         q, k = peer.reorder(q), peer.reorder(k)
         v = v if peer.restore is None else peer.reorder(v)
-        out = attend(scheme, q, k, v, pos, pos, causal=peer.sides == ("decoder",), scale=scaling)
+        out = attend(scheme, q, k, v, pos, pos, causal=True, scale=scaling)
         out = out if peer.restore is None else peer.restore(out)
         return out.transpose(1, 2).contiguous(), None
 
@@ -233,10 +183,8 @@ def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: py
     monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, "ours", _make_mask)
     theirs.config._attn_implementation = "ours"
     for layer in list_layers(theirs):
-        attention = getattr(layer, "self_attn", getattr(layer, "attn", None))
-        attention.attn_temperature_tuning = False
-        if hasattr(attention, "softmax_scaling"):
-            monkeypatch.setattr(attention.softmax_scaling, "forward", lambda q, *_, **__: q)
+        if hasattr(layer.self_attn, "softmax_scaling"):
+            monkeypatch.setattr(layer.self_attn.softmax_scaling, "forward", lambda q, *_, **__: q)
     return called
 
 
@@ -266,7 +214,7 @@ def test_the_model_with_our_schemes_gives_its_own_logits(
     if without != "nothing":
         complete = make_tiny(name)(input_ids=text)[0]
         assert (complete - expected).abs().max() > 1e-3, f"{without} makes no difference to the model of transformers"
-    schemes = build_layers(theirs, peer.sides[0])
+    schemes = build_layers(theirs)
     called = put_in_place(theirs, schemes, peer, monkeypatch)
     got = theirs(input_ids=text)[0]
     assert called == list(range(LAYERS))
