@@ -7,12 +7,13 @@ missing here is opened all the same; its mechanisms are then guessed from the mo
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from clockhands.findings import join_words
 from clockhands.shapes import Tensor
 
 MECHANISM_CLAUSES = {
@@ -27,6 +28,12 @@ MECHANISM_CLAUSES = {
     "none": "nothing tells the model position, except a causal mask where it has one",
 }
 """What each mechanism does, as a clause, by the name of the mechanism."""
+
+CONTENTS = {
+    "pixel_values": "images", "pixel_values_videos": "videos", "input_features": "sound", "input_values": "sound",
+    "audio_mel": "sound", "past_values": "time series",
+}  # fmt: skip
+"""What a model reads, by the name of its main input."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,30 @@ def name_mechanisms(hooks: Collection[str], learned: bool) -> tuple[str, ...]:
     if not {"bias", "logits", "values", "weigh", "locate"}.isdisjoint(hooks):
         names.append("attention")
     return tuple(names) or ("none",)
+
+
+def add_installed(own: tuple[str, ...], layers: Mapping[int, Any]) -> tuple[tuple[str, ...], str]:
+    """Return the mechanisms of a model with what is installed in its layers, and a sentence on that; empty without.
+
+    ``own``: those of the model as it came; ``layers``: what ``attention.list_installed`` returns.
+    """
+    if not layers:
+        return own, ""
+    rotates, hooks, places = "rotary" in own, set[str](), dict[str, list[int]]()
+    for layer, entry in layers.items():
+        if entry is not None:
+            beside = "beside" if entry.rotary == "keep" else "in place of"
+            hooks |= entry.scheme.active_hooks()
+            places.setdefault(f"{entry.scheme!r}{f' {beside} the rotation' * rotates}", []).append(layer)
+    if all(entry is not None and entry.rotary == "off" for entry in layers.values()):
+        own = tuple(name for name in own if name != "rotary")
+    named = dict.fromkeys((*own, *name_mechanisms(hooks, learned=False)))
+    texts = []
+    for what, where in places.items():
+        numbers = join_words(str(layer + 1) for layer in where)  # from 1, as everywhere on a page
+        texts.append(f"{what} in {'every layer' if len(where) == len(layers) else f'layer {numbers}'}")
+    mechanisms = tuple(name for name in named if name != "none") or ("none",)
+    return mechanisms, f" Installed: {'; '.join(texts)}."
 
 
 def describe_mechanisms(mechanisms: tuple[str, ...]) -> str:

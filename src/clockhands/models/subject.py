@@ -18,17 +18,17 @@ from torch import nn
 
 from clockhands.attention import is_installed, list_installed
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
-from clockhands.findings import join_words
 from clockhands.model.transformer import Transformer
 from clockhands.models.facts import (
+    CONTENTS,
     FAMILIES,
     Family,
+    add_installed,
     describe_mechanisms,
     find_claimed_length,
     guess_mechanisms,
     list_arguments,
     list_special_ids,
-    name_mechanisms,
 )
 from clockhands.models.input_table import PROBE_LENGTH, InputTable, Tables, find_input_table, is_position_at_input
 from clockhands.pretrained import first_line
@@ -36,11 +36,6 @@ from clockhands.shapes import Float, Int, Tensor
 
 Side: TypeAlias = Literal["encoder", "decoder"]
 """One of the two stacks of an encoder-decoder."""
-_CONTENTS = {
-    "pixel_values": "images", "pixel_values_videos": "videos", "input_features": "sound", "input_values": "sound",
-    "audio_mel": "sound", "past_values": "time series",
-}  # fmt: skip
-"""What a model reads, by the name of its main input."""
 
 
 def choose_side(side: Side | None, is_encoder_decoder: bool, name: str) -> Side | None:
@@ -137,25 +132,7 @@ class Subject:
         rows = None if self.table is None else self.table.view_rows(self.model)
         config = getattr(self.encoder_decoder or self.model, "config", None)
         own = self.family.mechanisms(config) if self.family else guess_mechanisms(self.model, rows)
-        layers = list_installed(self.model)
-        if not layers:
-            self.mechanisms = own
-            return
-        rotates, hooks, places = "rotary" in own, set[str](), dict[str, list[int]]()
-        for layer, entry in layers.items():
-            if entry is not None:
-                beside = "beside" if entry.rotary == "keep" else "in place of"
-                hooks |= entry.scheme.active_hooks()
-                places.setdefault(f"{entry.scheme!r}{f' {beside} the rotation' * rotates}", []).append(layer)
-        if all(entry is not None and entry.rotary == "off" for entry in layers.values()):
-            own = tuple(name for name in own if name != "rotary")
-        named = dict.fromkeys((*own, *name_mechanisms(hooks, learned=False)))
-        self.mechanisms = tuple(name for name in named if name != "none") or ("none",)
-        texts = []
-        for what, where in places.items():
-            numbers = join_words(str(layer + 1) for layer in where)  # from 1, as everywhere on a page
-            texts.append(f"{what} in {'every layer' if len(where) == len(layers) else f'layer {numbers}'}")
-        self.installed = f" Installed: {'; '.join(texts)}."
+        self.mechanisms, self.installed = add_installed(own, list_installed(self.model))
 
     @property
     def label(self) -> str:
@@ -222,10 +199,9 @@ class Subject:
 
     def find_token_table(self) -> Float[Tensor, "V E"] | None:
         """Return the token table as the model stores it; None where it has none."""
-        stack: Any = self.model
-        table = getattr(stack, "embed_tokens", None)  # the encoder of FSMT is no model with get_input_embeddings
+        table: Any = getattr(self.model, "embed_tokens", None)  # the encoder of FSMT has no get_input_embeddings
         with suppress(AttributeError, NotImplementedError):
-            table = stack.get_input_embeddings()
+            table = self.model.get_input_embeddings()  # type: ignore[operator]
         rows = getattr(table, "weight", None)
         return rows if isinstance(rows, Tensor) and rows.ndim == 2 else None
 
@@ -281,8 +257,12 @@ class Subject:
         options: dict[str, Any] = {} if positions_BT is None else {"position_ids": positions_BT}
         if "use_cache" in list_arguments(self.model):
             options["use_cache"] = False
-        if self.encoder_decoder is not None and self.reads_source:
-            options |= _encode_source(self.encoder_decoder, ids_BT if source_BS is None else source_BS.to(self.device))
+        if self.reads_source:
+            whole: Any = self.encoder_decoder
+            source_BS = ids_BT if source_BS is None else source_BS.to(self.device)
+            encoder, mask_BS = whole.get_encoder(), (source_BS >= 0).long()
+            read = encoder(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
+            options |= {"encoder_hidden_states": read.last_hidden_state, "encoder_attention_mask": mask_BS}
         mask_BT = torch.ones_like(ids_BT)
         with _keep_attention_type(self.model):
             output = self.model(
@@ -334,7 +314,6 @@ class Subject:
 
         It has none where no position vectors enter at the input, where they are not the rows of one table, and where
         no token has a vector of its own because neighbours are mixed.
-
         ``length``: the fewest position vectors that are needed, of a scheme that computes them. Raises CheckpointError
         for tables with NaN or infinite values.
         """
@@ -427,13 +406,6 @@ def _join_streams(state: Any, shape: torch.Size, model: Any) -> Float[Tensor, "B
     return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
 
 
-def _encode_source(encoder_decoder: Any, source_BS: Int[Tensor, "B S"]) -> dict[str, Tensor]:
-    """Run the encoder over a source (-1 for padding), and return the arguments with which the decoder reads it."""
-    mask_BS = (source_BS >= 0).long()
-    output = encoder_decoder.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
-    return {"encoder_hidden_states": output.last_hidden_state, "encoder_attention_mask": mask_BS}
-
-
 @contextmanager
 def _keep_attention_type(model: Any) -> Iterator[None]:
     """Set the attention of a model back after the block: BigBird gives up its sparse one for good on a short text."""
@@ -452,7 +424,7 @@ def _check_reads_tokens(subject: Subject) -> None:
         main_input = getattr(stack, "main_input_name", "input_ids")
         if main_input != "input_ids":
             raise CheckpointError(
-                f"{subject.name} reads {_CONTENTS.get(main_input, main_input)}, not text: its "
+                f"{subject.name} reads {CONTENTS.get(main_input, main_input)}, not text: its "
                 f"{type(stack).__name__} is given {main_input}, and inspect measures models that are given token ids"
             )
     ids, kind = subject._make_probe_ids(), type(subject.model).__name__
