@@ -187,11 +187,7 @@ def explained(draw: st.DrawFn) -> Case:
     elif draw(st.integers(0, 4)) == 0:
         content = draw(damaged(text.encode()))
     else:
-        mark = "\u0001hostile\u0001"
-        put = json.loads(text)
-        for _ in range(draw(st.integers(1, 2))):
-            put = replaced(draw, put, mark)
-        content = json.dumps(put).replace(json.dumps(mark), draw(st.sampled_from(JSON))).encode("utf8", "surrogatepass")
+        content = make_hostile(draw, json.loads(text), draw(st.integers(1, 2)))
     for more in draw(st.lists(st.sampled_from(MORE), max_size=1)):
         words += more.split(" ")
         if more == "--hf-overrides":
@@ -216,10 +212,9 @@ def results(draw: st.DrawFn, folder: Path) -> Case:
     if name.endswith((".json", ".jsonl")) and draw(st.integers(0, 3)):
         lines = content.decode().strip().split("\n") if name.endswith(".jsonl") else [content.decode()]
         place = draw(st.integers(0, len(lines) - 1))
-        mark = "\u0001hostile\u0001"
-        put = json.dumps(replaced(draw, json.loads(lines[place]), mark))
-        lines[place] = put.replace(json.dumps(mark), draw(st.sampled_from(JSON)))
-        content = "\n".join(lines).encode("utf8", "surrogatepass") + b"\n"
+        parts = [line.encode() for line in lines]
+        parts[place] = make_hostile(draw, json.loads(lines[place]))
+        content = b"\n".join(parts) + b"\n"
     else:
         content = draw(damaged(content))
     command = (
@@ -245,27 +240,26 @@ def recipes(draw: st.DrawFn) -> Case:
                 tables.get(table, {}).pop(key, None)
             case "replace":
                 tables[table] = {"": draw(st.sampled_from(TOML))}
-    lines = [
-        line
-        for name, table in tables.items()
-        for line in (
-            [f"{name} = {table['']}"] if "" in table else [f"[{name}]", *(f"{k} = {v}" for k, v in table.items())]
-        )
-    ]
-    first = [line for line in lines if line.split(" = ")[0] in tables]
-    content = "\n".join([*first, *(line for line in lines if line not in first)]).encode("utf8", "surrogatepass")
+    plain = [f"{name} = {table['']}" for name, table in tables.items() if "" in table]
+    rest = {name: table for name, table in tables.items() if "" not in table}
+    content = "\n".join([*plain, write_tables(rest)]).encode("utf8", "surrogatepass")
     if draw(st.integers(0, 4)) == 0:
         content, real = draw(damaged(content)), False
     command = ["train", "a.toml", "--quiet", "--out", "new", *([] if real else ["--dry-run"])]
     return Case(command, {"a.toml": content})
 
 
+def write_tables(tables: dict[str, dict[str, str]]) -> str:
+    lines: list[str] = []
+    for name, table in tables.items():
+        lines += [f"[{name}]", *(f"{key} = {value}" for key, value in table.items())]
+    return "\n".join(lines)
+
+
 @st.composite
 def settings_of_recipes(draw: st.DrawFn) -> Case:
     """Values after ``--set``, to a recipe that is right."""
-    content = "\n".join(
-        line for name, table in RECIPE.items() for line in [f"[{name}]", *(f"{k} = {v}" for k, v in table.items())]
-    )
+    content = write_tables(RECIPE)
     written = []
     for _ in range(draw(st.integers(1, 3))):
         table = draw(st.sampled_from([*RECIPE, "position.encoder", "position.transform_options", "zzz", ""]))
@@ -419,11 +413,16 @@ def configurations(draw: st.DrawFn, folder: Path) -> Case:
     if not name.endswith(".json") or draw(st.integers(0, 3)) == 0:
         content = draw(damaged(content))
     else:
-        document = json.loads(content)
-        mark = "\u0001hostile\u0001"
-        put = replaced(draw, document, mark)
-        content = json.dumps(put).replace(json.dumps(mark), draw(st.sampled_from(JSON))).encode("utf8", "surrogatepass")
+        content = make_hostile(draw, json.loads(content))
     return Case(command.split(" "), {f"{run}/{name}": content}, {"run": "run", "writer": "writer"})
+
+
+def make_hostile(draw: st.DrawFn, document: Any, count: int = 1) -> bytes:
+    """The document as JSON, with ``count`` values replaced by what is no value there, or dropped."""
+    mark = "\u0001hostile\u0001"
+    for _ in range(count):
+        document = replaced(draw, document, mark)
+    return json.dumps(document).replace(json.dumps(mark), draw(st.sampled_from(JSON))).encode("utf8", "surrogatepass")
 
 
 def replaced(draw: st.DrawFn, document: Any, mark: str) -> Any:

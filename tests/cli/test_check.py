@@ -17,6 +17,7 @@ from clockhands.cli.check import split_names
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
 from tests.checking.test_schema import SCHEMA, faults
+from tests.cli.conftest import Capture, Patch
 
 WRONG = {
     (): "name one thing to check: a model or --type NAME (or --list)",
@@ -32,7 +33,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("given", WRONG, ids=" ".join)
-def test_wrong_usage_is_told_in_one_line(given: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_told_in_one_line(given: tuple[str, ...], capsys: Capture) -> None:
     assert main(["check", *given]) == 2
     assert WRONG[given] in capsys.readouterr().err
 
@@ -45,7 +46,7 @@ def test_names_stand_between_commas() -> None:
             split_names(nothing)
 
 
-def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_baseline_forgives_what_was_so_before(capsys: Capture, tmp_path: Path) -> None:
     command = ["check", "--type", "falcon+alibi:causal", "--tiny", "--only", "attention.sdpa"]
     assert main([*command, "--json"]) == 1
     last = tmp_path / "last.json"
@@ -60,7 +61,7 @@ def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[st
 
 
 def test_what_the_library_does_is_no_pass_unless_the_models_own_alone_counts(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     command = ["check", "--type", "llama:causal", "--tiny", "--only", "precision.to,packing.gaps"]
     unsafe = "no fault of its own; 2 faults of its library touch it; not safe: positions with gaps, bf16 by .to()"
@@ -76,9 +77,7 @@ def test_what_the_library_does_is_no_pass_unless_the_models_own_alone_counts(
         ]
 
 
-def test_frequencies_that_stay_stretched_are_no_pass(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frequencies_that_stay_stretched_are_no_pass(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     """A saved Llama with dynamic NTK: a long text changes what a text of the original length says, and the cache."""
     config = LlamaConfig(
         vocab_size=120, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
@@ -97,16 +96,14 @@ def test_frequencies_that_stay_stretched_are_no_pass(
         assert "one text after another no" in out and "cached decoding no" in out
 
 
-def test_a_yes_says_how_long_the_texts_were(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_yes_says_how_long_the_texts_were(capsys: Capture) -> None:
     main(["check", "--type", "llama:causal", "--tiny"])
     out = " ".join(capsys.readouterr().out.split())
     assert "one text after another yes, within 96 tokens" in out and "cached decoding yes, within 40 tokens" in out
     assert max(map(len, out.splitlines())) and "moved positions yes" in out
 
 
-def test_pipelines_get_annotations_and_no_line_is_long(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pipelines_get_annotations_and_no_line_is_long(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     main(["check", "--type", "gpt_oss", "--tiny"])
     lines = capsys.readouterr().out.splitlines()
@@ -114,7 +111,7 @@ def test_pipelines_get_annotations_and_no_line_is_long(
     assert all(len(line) <= 160 for line in lines if not line.startswith("::"))
 
 
-def test_what_cannot_be_written_or_built_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_or_built_is_one_message(tmp_path: Path, capsys: Capture) -> None:
     assert main(["check", "--type", "gpt2", "--tiny", "--only", "shift", "--card", "/"]) == 2
     assert "/ is a folder: name a file to write to" in capsys.readouterr().err
     LlamaConfig(vocab_size=160, hidden_size=32, num_attention_heads=2, num_hidden_layers=1).save_pretrained(tmp_path)
@@ -124,7 +121,7 @@ def test_what_cannot_be_written_or_built_is_one_message(tmp_path: Path, capsys: 
     assert "Traceback" not in (told := capsys.readouterr().err) and str(tmp_path) in told
 
 
-def test_a_badge_and_a_card_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_badge_and_a_card_are_written(capsys: Capture, tmp_path: Path) -> None:
     badge, card = tmp_path / "badge.svg", tmp_path / "card.md"
     command = ["check", "--type", "gpt2", "--tiny", "--only", "shift", "--badge", str(badge), "--card", str(card)]
     assert main(command) == 0
@@ -134,7 +131,7 @@ def test_a_badge_and_a_card_are_written(capsys: pytest.CaptureFixture[str], tmp_
     assert "name one" in capsys.readouterr().err
 
 
-def test_a_sound_model_is_0_and_a_fault_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_model_is_0_and_a_fault_is_1(capsys: Capture) -> None:
     assert main(["check", "--type", "llama:causal", "--tiny", "--only", "cache.steps,padding.right,shift"]) == 0
     out = capsys.readouterr().out
     assert "PASS      cache.steps, shift, padding.right" in out
@@ -147,13 +144,13 @@ def test_a_sound_model_is_0_and_a_fault_is_1(capsys: pytest.CaptureFixture[str])
     assert "other attention implementations    no" in out
 
 
-def test_a_port_against_its_reference(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_against_its_reference(capsys: Capture) -> None:
     assert main(["check", "--type", "llama", "--tiny", "--against", "llama+yarn:causal"]) == 1
     assert "Explained by: the model leaves out the scaling 'yarn' of the reference" in capsys.readouterr().out
     assert main(["check", "--type", "llama", "--tiny", "--against", "llama"]) == 0
 
 
-def test_checks_and_a_reference_in_one_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_checks_and_a_reference_in_one_command(capsys: Capture, tmp_path: Path) -> None:
     checked = ["check", "--type", "llama", "--tiny", "--only", "cache.steps,shift", "--json"]
     assert main(checked) == 0
     last = tmp_path / "last.json"
@@ -179,7 +176,7 @@ def test_a_report_is_written(tmp_path: Path) -> None:
     assert "Does gpt2:causal handle position correctly?" in (tmp_path / "page" / "index.html").read_text()
 
 
-def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_checks_are_listed(capsys: Capture) -> None:
     assert main(["check", "--list"]) == 0
     out = capsys.readouterr().out
     assert "packing.gaps" in out
@@ -188,9 +185,7 @@ def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["shift", "catches:"]
 
 
-def test_the_checks_of_a_group_are_listed_together(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checks_of_a_group_are_listed_together(capsys: Capture, monkeypatch: Patch) -> None:
     """Also one that a user's own module registered, behind those of all other groups."""
     last = list(CHECKS)[-1]
     monkeypatch.setitem(CHECKS._entries, "cache.mine", replace(CHECKS[last], name="cache.mine"))

@@ -16,6 +16,7 @@ from clockhands.cli.flags import declare, read_as
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import UsageError
 from clockhands.options import options_of
+from tests.cli.conftest import Capture, Patch
 from tests.runs.tiny import LENGTH, save_model
 
 as_int, as_float = read_as(int), read_as(float)
@@ -36,9 +37,7 @@ NUMBERS = [(verb, action) for verb in VERBS for action in options(verb) if actio
 
 
 @pytest.mark.parametrize(("verb", "action"), NUMBERS, ids=[f"{verb} {a.option_strings[0]}" for verb, a in NUMBERS])
-def test_no_number_of_any_command_is_infinite_or_nan(
-    verb: str, action: argparse.Action, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_number_of_any_command_is_infinite_or_nan(verb: str, action: argparse.Action, capsys: Capture) -> None:
     for written in ("nan", "inf", "-1e400", "zwei", "9" * 5000):
         assert main([verb, "x", f"{action.option_strings[0]}={written}"]) == 2
         printed = capsys.readouterr().err
@@ -91,7 +90,7 @@ def test_a_file_is_written_where_a_folder_is_and_nothing_else(tmp_path: Path) ->
     ],
 )
 def test_a_wrong_file_is_refused_before_anything_is_opened(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 2
@@ -100,9 +99,7 @@ def test_a_wrong_file_is_refused_before_anything_is_opened(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_made_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_made_is_said(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.chdir(tmp_path)
     with report_new_folder("run"):
         Path("run").mkdir()
@@ -137,7 +134,7 @@ def test_the_longest_text_is_the_same_everywhere() -> None:
     ],
 )
 def test_a_hundred_thousand_threads_are_refused_everywhere(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 2
@@ -156,9 +153,7 @@ def llama(tmp_path: Path) -> str:
     return str(save_model(tmp_path / "llama", "llama"))
 
 
-def test_a_foreign_model_is_evaluated_at_multiples_of_its_length(
-    llama: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_foreign_model_is_evaluated_at_multiples_of_its_length(llama: str, tmp_path: Path, capsys: Capture) -> None:
     words = ["evaluate", llama, "--text", str(tmp_path / "book.txt"), "--length", "1x,2x", "--json"]
     assert main(words) == 0
     plain = json.loads(capsys.readouterr().out)
@@ -171,7 +166,7 @@ def test_a_foreign_model_is_evaluated_at_multiples_of_its_length(
     assert "stride:8" in slid[0]["scores"][1]["signature"]
 
 
-def test_a_foreign_model_continues_a_prompt(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_model_continues_a_prompt(llama: str, capsys: Capture) -> None:
     assert main(["generate", llama, "--prompt", "The", "--tokens", "5", "--temperature", "0"]) == 0
     plain = capsys.readouterr().out
     assert plain.startswith("The") and len(plain.strip()) > 3
@@ -194,9 +189,8 @@ def test_a_foreign_model_continues_a_prompt(llama: str, capsys: pytest.CaptureFi
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
-    words: list[str], message: str, llama: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words: list[str], message: str, llama: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([llama if word == "LLAMA" else word for word in words]) in (1, 2)
     said = capsys.readouterr().err.strip().splitlines()

@@ -14,6 +14,7 @@ from clockhands.cli.flags import declare, read_options, write_command
 from clockhands.cli.trials import describe
 from clockhands.comparison.plan import Variant, make_plan
 from clockhands.options import options_of
+from tests.cli.conftest import Capture, Patch
 
 
 def parse(*words: str) -> Options:
@@ -55,7 +56,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[message[:30] for _, message in WRONG])
-def test_one_clear_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_clear_message(arguments: list[str], message: str, capsys: Capture) -> None:
     assert main(arguments) in (1, 2)
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
@@ -66,9 +67,7 @@ def test_one_clear_message(arguments: list[str], message: str, capsys: pytest.Ca
     [("--workers=0", "workers is 0"), ("--threads=0", "threads is 0"), ("--gpus=0.5", "add --on ray"),
      ("--on=slurm", "--on slurm: give ray")],
 )  # fmt: skip
-def test_a_wrong_way_to_run_leaves_no_folder(
-    option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_way_to_run_leaves_no_folder(option: str, message: str, tmp_path: Path, capsys: Capture) -> None:
     assert main([*VARY, option, "--out", str(tmp_path / "new")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "new").exists(), "the next command would find another plan there"
@@ -81,9 +80,7 @@ def test_a_recipe_can_be_varied() -> None:
     assert [variant.name for variant in plan.variants] == ["sinusoidal", "none"]
 
 
-def test_ray_that_is_not_installed_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_that_is_not_installed_is_asked_for(tmp_path: Path, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None if name == "ray" else object())
     from clockhands.comparison.execution import make_workers
     from clockhands.errors import UsageError
@@ -96,7 +93,7 @@ def test_ray_that_is_not_installed_is_asked_for(
         make_workers(1, 1, "raay", 0.0)
 
 
-def test_a_plan_is_described_without_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_described_without_training(tmp_path: Path, capsys: Capture) -> None:
     few = ["--set", "data.train=200", "data.test=20", "data.validation=20", "model.d_model=16", "tokenizer.kind=word"]
     assert main([*VARY, *few, "--seeds", "2", "--steps", "5", "--out", str(tmp_path / "out"), "--dry-run"]) == 0
     shown = capsys.readouterr().out
@@ -105,7 +102,7 @@ def test_a_plan_is_described_without_training(tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dry_run_says_why_a_task_is_used_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_why_a_task_is_used_all_the_same(capsys: Capture) -> None:
     why = "Of real text the ceiling says nothing."
     recipe = {
         "data": {"corpus": "roles", "train": 200, "test": 20, "validation": 20},

@@ -10,6 +10,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.runs import Run
+from tests.cli.conftest import Capture
 from tests.generation.conftest import translator, writer
 
 __all__ = ["translator", "writer"]
@@ -29,7 +30,7 @@ STRANGE = {
 }
 
 
-def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strange_columns_are_one_message(tmp_path: Path, capsys: Capture) -> None:
     table, run = tmp_path / "train.jsonl", str(tmp_path / "run")
     table.write_text("".join(json.dumps({**GOOD, "de": f"eins {word}"}) + "\n" for word in ["zwei", "drei", "vier"]))
     test = tmp_path / "test.jsonl"
@@ -47,7 +48,7 @@ def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureF
         assert len(said) == 1 and message in said[0], row
 
 
-def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: Capture) -> None:
     assert main(["evaluate", str(translator.path)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("split test (20 pairs of who did what to whom, English to Esperanto")
@@ -58,7 +59,7 @@ def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.
     assert "BLEU|#:1|bs:1000" in printed and "exact match %" in printed and "loss|nats per token" in printed
 
 
-def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "s").write_text("Tom saw Anna\n", encoding="utf8")
     (tmp_path / "t").write_text("Tomo vidis Annan\nextra\n", encoding="utf8")
     command = ["evaluate", str(translator.path), "--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")]
@@ -71,13 +72,13 @@ def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: pytest.Capt
     assert found["text"] == f"1 pairs of {tmp_path / 's'} and {tmp_path / 't'}"
 
 
-def test_evaluate_says_which_split_stands_in_for_a_missing_one(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_says_which_split_stands_in_for_a_missing_one(writer: Run, capsys: Capture) -> None:
     assert main(["evaluate", str(writer.path)]) == 0
     said = capsys.readouterr().out.splitlines()[0]
     assert said == "split validation (1 documents of text.txt; there is no test split)"
 
 
-def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_beyond_the_trained_length(writer: Run, capsys: Capture) -> None:
     bent = ["--position.spectrum", "linear", "--factor", "2"]
     assert main(["evaluate", str(writer.path), "--length", "1x,2x", "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
@@ -102,9 +103,7 @@ def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureF
         ),
     ],
 )
-def test_what_cannot_be_evaluated_is_one_line(
-    arguments: list[str], message: str, writer: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_evaluated_is_one_line(arguments: list[str], message: str, writer: Run, capsys: Capture) -> None:
     assert main(["evaluate", str(writer.path), *arguments]) == 2
     printed = capsys.readouterr().err
     assert message in printed and printed.count("\n") == 1
@@ -118,14 +117,12 @@ def test_what_cannot_be_evaluated_is_one_line(
         ("position.base=" + "9" * 5000, "rope.base is '99999"),
     ],
 )
-def test_an_option_of_a_scheme_that_cannot_be(
-    option: str, message: str, writer: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_of_a_scheme_that_cannot_be(option: str, message: str, writer: Run, capsys: Capture) -> None:
     assert main(["evaluate", str(writer.path), "--set", option]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: Capture) -> None:
     sizes = ["data.train=200", "data.validation=10", "data.test=10", "data.longer=5", "training.max_steps=1"]
     quick = [
         "train",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
+from tests.cli.conftest import Capture
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
@@ -23,7 +24,7 @@ def llama(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_frequencies_are_those_of_the_formula(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_frequencies_are_those_of_the_formula(llama: str, capsys: Capture) -> None:
     """θ^(-2c/d) (Su et al. 2021, section 3.2.2)."""
     assert main(["explain", llama, "--json"]) == 0
     (layer,) = json.loads(capsys.readouterr().out)["layers"]
@@ -31,7 +32,7 @@ def test_frequencies_are_those_of_the_formula(llama: str, capsys: pytest.Capture
     assert layer["rotation"]["frequencies"] == pytest.approx([10000 ** (-2 * c / 16) for c in range(8)])
 
 
-def test_overrides_are_compared_with_the_file(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overrides_are_compared_with_the_file(llama: str, capsys: Capture) -> None:
     overrides = ["--hf-overrides", json.dumps({"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})]
     assert main(["explain", llama, *overrides]) == 1  # as diff: they differ
     shown = capsys.readouterr().out
@@ -40,17 +41,17 @@ def test_overrides_are_compared_with_the_file(llama: str, capsys: pytest.Capture
     assert json.loads(capsys.readouterr().out)["layer"] == 0
 
 
-def test_a_file_does_not_differ_from_itself(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_does_not_differ_from_itself(llama: str, capsys: Capture) -> None:
     assert main(["explain", llama, llama, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) is None
 
 
-def test_it_is_written_for_another_program(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_written_for_another_program(llama: str, capsys: Capture) -> None:
     assert main(["explain", llama, "--to", "llama.cpp"]) == 0
     assert capsys.readouterr().out == "--rope-freq-base 10000 --rope-scaling none\n"
 
 
-def test_positions_are_written_for_an_architecture(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_positions_are_written_for_an_architecture(llama: str, capsys: Capture) -> None:
     assert main(["explain", llama, "--to", "smollm3"]) == 0
     keys = json.loads(capsys.readouterr().out)
     assert (keys["model_type"], keys["no_rope_layers"], keys["sliding_window"]) == ("smollm3", [1, 1], None)
@@ -69,16 +70,12 @@ def test_positions_are_written_for_an_architecture(llama: str, capsys: pytest.Ca
         (["--to", "hf5", "--llama-flags", "--rope-scale 2"], "--to writes one configuration; leave out the other"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    options: list[str], told: str, llama: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_makes_no_sense_is_refused(options: list[str], told: str, llama: str, capsys: Capture) -> None:
     assert main(["explain", llama, *options]) == 2
     assert told in capsys.readouterr().err
 
 
-def test_two_that_differ_exit_with_one_and_a_wrong_use_with_two(
-    llama: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_that_differ_exit_with_one_and_a_wrong_use_with_two(llama: str, tmp_path: Path, capsys: Capture) -> None:
     other = tmp_path / "other.json"
     other.write_text(json.dumps({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}}), "utf8")
     assert (main(["explain", llama, str(other)]), main(["explain", llama, llama])) == (1, 0)

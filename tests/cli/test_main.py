@@ -14,11 +14,12 @@ import torch
 
 from clockhands.cli import NO_MEMORY, VERBS, main
 from clockhands.errors import ClockhandsWarning
+from tests.cli.conftest import Capture, Patch
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib", "scipy")
 
 
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_verb(capsys: Capture) -> None:
     assert main(["--help"]) == 0
     printed = capsys.readouterr().out
     assert all(f"\n  {verb} " in printed for verb in VERBS)
@@ -44,7 +45,7 @@ print([m for m in {HEAVY} if m in sys.modules])
     assert f"examples:\n  clockhands {verb}" in done.stdout
 
 
-def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_named(capsys: Capture) -> None:
     assert main(["trian"]) == 2
     assert capsys.readouterr().err == "clockhands: there is no command 'trian'; did you mean 'train'?\n"
 
@@ -58,7 +59,7 @@ def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None
         ("train a.toml b.toml", "unexpected argument 'b.toml'"),
     ],
 )
-def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: Capture) -> None:
     verb = command.split()[0]
     assert main(command.split()) == 2
     printed = capsys.readouterr()
@@ -69,12 +70,12 @@ def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: pytest.
     assert printed.err.count("\n") == 1
 
 
-def test_options_may_stand_between_the_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_may_stand_between_the_words(capsys: Capture) -> None:
     assert main(["translate", "runs/nowhere", "--beam", "4", "zwei"]) == 1
     assert "runs/nowhere is not a finished run" in capsys.readouterr().err
 
 
-def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: Capture) -> None:
     mine = os.geteuid()
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0)
@@ -130,7 +131,7 @@ def test_an_argument_that_is_not_utf8_is_one_message() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_nul_in_an_argument_is_one_message(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nul_in_an_argument_is_one_message(verb: str, capsys: Capture) -> None:
     assert main([verb, "--out", "a\0b"]) == 2
     assert capsys.readouterr().err == "clockhands: argument 3, 'a\\x00b', holds the character NUL, which no name has\n"
 
@@ -144,7 +145,7 @@ def test_nul_in_an_argument_is_one_message(verb: str, capsys: pytest.CaptureFixt
     ],
 )
 def test_what_the_machine_cannot_hold_is_one_message(
-    fault: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: Exception, said: str, monkeypatch: Patch, capsys: Capture
 ) -> None:
     def fail(_: object) -> int:
         raise fault
@@ -155,7 +156,7 @@ def test_what_the_machine_cannot_hold_is_one_message(
 
 
 def test_memory_that_torch_does_not_get_is_one_message_and_other_faults_are_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.setattr("clockhands.cli.tour.run", lambda _: torch.empty(2**50))
     assert main(["tour"]) == 1
@@ -165,7 +166,7 @@ def test_memory_that_torch_does_not_get_is_one_message_and_other_faults_are_not(
         main(["tour"])
 
 
-def test_a_warning_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_of_ours_is_one_line(monkeypatch: Patch, capsys: Capture) -> None:
     def warn(_: object) -> int:
         for _ in range(2):
             warnings.warn("2 texts were cut", ClockhandsWarning, stacklevel=1)
@@ -176,7 +177,7 @@ def test_a_warning_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == "clockhands: warning: 2 texts were cut\n" * 2
 
 
-def test_a_word_of_many_thousand_characters_is_cut_in_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_word_of_many_thousand_characters_is_cut_in_the_message(capsys: Capture) -> None:
     assert main(["9" * 20_000]) == 2
     message = capsys.readouterr().err
     assert len(message) < 1_200

@@ -20,9 +20,10 @@ from clockhands.options import options_of
 from clockhands.positions import make_transform
 from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE
+from tests.cli.conftest import Capture, Patch
 
 
-def test_the_list_names_every_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_names_every_scheme(capsys: Capture) -> None:
     assert main(["schemes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:5] == ["scheme", "enters", "invariant", "length", "learned"]
@@ -30,9 +31,7 @@ def test_the_list_names_every_scheme(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("columns", [80, 130])
-def test_no_word_of_the_list_is_cut(
-    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_word_of_the_list_is_cut(columns: int, capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["schemes"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -41,7 +40,7 @@ def test_no_word_of_the_list_is_cut(
     assert ("Sinusoids of fixed wavelengths" in "".join(lines)) == (columns == 130)
 
 
-def test_json_holds_every_scheme_with_every_option_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_every_scheme_with_every_option_explained(capsys: Capture) -> None:
     assert main(["schemes", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["kind"] for row in rows} == {"scheme", "spectrum", "form", "transform"}
@@ -58,7 +57,7 @@ def test_json_holds_every_scheme_with_every_option_explained(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_scheme_is_told(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_scheme_is_told(name: str, capsys: Capture) -> None:
     assert main(["schemes", name]) == 0
     printed = capsys.readouterr().out
     assert CATALOGUE[name].equation.split()[0] in printed
@@ -66,7 +65,7 @@ def test_every_scheme_is_told(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert any(symbol in printed for symbol in "▁▂▃▄▅▆▇█░▒▓")
 
 
-def test_a_hidden_key_is_printed_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hidden_key_is_printed_as_such(capsys: Capture) -> None:
     """A window of two: of the fourth query two keys are hidden behind it, and 28 after it."""
     assert main(["schemes", "window", "left=1"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -76,7 +75,7 @@ def test_a_hidden_key_is_printed_as_such(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_every_other_row_is_told_as_a_recipe_has_it(variant: Variant, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_other_row_is_told_as_a_recipe_has_it(variant: Variant, capsys: Capture) -> None:
     assert main(["schemes", variant.name]) == 0
     told, _, recipe = capsys.readouterr().out.partition("in a recipe:\n")
     assert variant.title in told and variant.source in told
@@ -90,7 +89,7 @@ def test_every_other_row_is_told_as_a_recipe_has_it(variant: Variant, capsys: py
         assert position.make_transform() == make_transform(variant.name)
 
 
-def test_a_spectrum_is_a_row_of_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_spectrum_is_a_row_of_json_too(capsys: Capture) -> None:
     assert main(["schemes", "yarn", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert main(["schemes", "--json"]) == 0
@@ -104,12 +103,12 @@ def test_drawing_writes_a_file(name: str, tmp_path: Path) -> None:
     assert "<svg" in target.read_text("utf8")
 
 
-def test_a_file_that_cannot_be_written_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written_is_one_message(capsys: Capture) -> None:
     assert main(["schemes", "rope", "--draw", f"{__file__}/rope.svg"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_drawing_replaces_a_file_only_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_drawing_replaces_a_file_only_if_asked(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a.svg").write_text("mine")
     assert main(["schemes", "rope", "--draw", str(tmp_path / "a.svg")]) == 2
     assert "a.svg exists; name another file, or pass --overwrite" in capsys.readouterr().err
@@ -118,7 +117,7 @@ def test_a_drawing_replaces_a_file_only_if_asked(tmp_path: Path, capsys: pytest.
     assert "<svg" in (tmp_path / "a.svg").read_text("utf8")
 
 
-def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_change_what_is_told(capsys: Capture) -> None:
     assert main(["schemes", "learned", "max_length=77", "beyond=clamp"]) == 0
     printed = capsys.readouterr().out
     assert "max_length = 77" in printed
@@ -144,7 +143,7 @@ def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None
         (["--draw", "all.svg"], "--draw needs the name of a scheme"),
     ],
 )
-def test_faults_are_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_are_one_message(arguments: list[str], message: str, capsys: Capture) -> None:
     assert main(["schemes", *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -153,9 +152,7 @@ def test_faults_are_one_message(arguments: list[str], message: str, capsys: pyte
     ("scheme", "parameters"),
     [("learned", f"{512 * 512:,} parameters in all"), ("shaw", f"{2 * 33 * 64:,} parameters in every layer")],
 )
-def test_what_is_learned_is_told_by_the_layer_or_for_all(
-    scheme: str, parameters: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_learned_is_told_by_the_layer_or_for_all(scheme: str, parameters: str, capsys: Capture) -> None:
     """One table at the input serves all layers; Shaw et al. have two tables of 2k+1 vectors in each."""
     assert main(["schemes", scheme]) == 0
     assert f"learns     {parameters} (d_model 512" in " ".join(capsys.readouterr().out.split(" "))
@@ -167,9 +164,7 @@ def test_a_value_has_the_symbol_of_its_place_between_the_least_and_the_largest()
     assert _choose_symbol(3.0, 3.0, 3.0, BARS) == BARS[0]
 
 
-def test_what_was_told_is_told_again_without_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_told_is_told_again_without_torch(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     """The second process imports no torch, and says the same; a file in its place that is damaged is written anew."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["schemes", "rope", "base=500"]) == 0
@@ -190,14 +185,12 @@ def test_what_was_told_is_told_again_without_torch(
 
 
 @pytest.mark.parametrize("written", [["window(left=7)"], ["window", "left=7"]])
-def test_a_scheme_is_explained_as_messages_print_it(written: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scheme_is_explained_as_messages_print_it(written: list[str], capsys: Capture) -> None:
     assert main(["schemes", *written]) == 0
     assert "left = 7" in capsys.readouterr().out
 
 
-def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(capsys: Capture, monkeypatch: Patch) -> None:
     """Those of the paper for 12 heads: 2^(-h) for 8, and every other one of 16 heads for the rest."""
     monkeypatch.setenv("COLUMNS", "400")
     assert main(["schemes", "alibi", "num_heads=12"]) == 0
@@ -210,6 +203,6 @@ def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(
 
 
 @pytest.mark.parametrize(("name", "meant"), [("rotary", "rope"), ("NoPE", "none"), ("sliding_window", "window")])
-def test_names_that_people_use_lead_to_the_scheme(name: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_people_use_lead_to_the_scheme(name: str, meant: str, capsys: Capture) -> None:
     assert main(["schemes", name]) == 2
     assert f"did you mean '{meant}'" in capsys.readouterr().err

@@ -9,11 +9,12 @@ import pytest
 from clockhands.cli import main
 from clockhands.findings import Findings
 from clockhands.report import write
+from tests.cli.conftest import Capture
 from tests.studies.tour.short import make_tour
 
 
 def test_the_tour_says_what_it_does_and_where_its_page_is(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Capture
 ) -> None:
     out = make_tour(tmp_path_factory)
     printed, said = ((out.parent.parent / name).read_text("utf8") for name in ("printed.txt", "said.txt"))

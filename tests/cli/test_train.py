@@ -11,13 +11,14 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.runs import Run
+from tests.cli.conftest import Capture, Patch
 
 SMALL = ["data.train=80", "data.validation=10", "data.test=10", "model.d_model=16", "model.d_ff=16"]
 STEPS = ["training.max_steps=4", "training.log_steps=1"]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -28,7 +29,7 @@ def pair(folder: Path, name: str = "a", lines: int = 40) -> tuple[str, str]:
     return f"{name}.de", f"{name}.en"
 
 
-def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: Capture) -> None:
     command = ["train", "--corpus", "roles", "--preset", "tiny", "--seed", "3", "--set", *SMALL, *STEPS]
     assert main([*command, "position.scheme=rope", "--threads", "1", "--out", "runs/r"]) == 0
     captured = capsys.readouterr()
@@ -76,7 +77,7 @@ def test_a_recipe_takes_the_files_from_flags(here: Path) -> None:
     assert Run.from_folder("runs/mine").recipe.corpus_options["source"] == [str(here / "a.de"), str(here / "b.de")]
 
 
-def test_plain_text_makes_a_language_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_text_makes_a_language_model(here: Path, capsys: Capture) -> None:
     (here / "words.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 50)
     command = ["train", "--text", "words.txt", "--preset", "tiny", "--quiet", "--set", *STEPS, "batches.window=8"]
     assert main([*command, "batches.size=4", "data.unit=file", "tokenizer.kind=character"]) == 0
@@ -94,7 +95,7 @@ def test_a_table_of_pairs_makes_a_translator(here: Path) -> None:
 
 @pytest.mark.parametrize(("side", "length"), [("encoder", 4), ("decoder", 5)])
 def test_a_table_of_positions_too_short_for_the_text_is_found_before_training(
-    here: Path, capsys: pytest.CaptureFixture[str], side: str, length: int
+    here: Path, capsys: Capture, side: str, length: int
 ) -> None:
     """Three words and the end are four tokens of the source; the target has one more."""
     (here / "a.de").write_text("".join(f"a b {n}\n" for n in range(80)))
@@ -110,7 +111,7 @@ def test_a_table_of_positions_too_short_for_the_text_is_found_before_training(
     assert main([*command, *learned[:2], f"{learned[2]}{length}"]) == 0
 
 
-def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, capsys: Capture) -> None:
     command = ["train", "--corpus", "roles", "--preset", "tiny", "--dry-run", "--set", "data.train=80", *STEPS]
     assert main(command) == 0
     printed = capsys.readouterr().out
@@ -140,9 +141,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
         (["--text", "a.txt", "--data", "a.tsv"], 2, "--data and --text each say what to train on; give one of them"),
     ],
 )  # fmt: skip
-def test_each_misuse_has_one_message(
-    here: Path, capsys: pytest.CaptureFixture[str], command: list[str], code: int, message: str
-) -> None:
+def test_each_misuse_has_one_message(here: Path, capsys: Capture, command: list[str], code: int, message: str) -> None:
     assert main(["train", *command]) == code
     captured = capsys.readouterr()
     assert message in captured.err
@@ -150,7 +149,7 @@ def test_each_misuse_has_one_message(
     assert captured.out == ""
 
 
-def test_an_existing_run_is_refused_and_replaced_when_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_is_refused_and_replaced_when_asked(here: Path, capsys: Capture) -> None:
     command = ["train", "--corpus", "roles", "--preset", "tiny", "--set", *SMALL, *STEPS, "--quiet"]
     assert main(command) == 0
     assert main(command) == 2
@@ -170,7 +169,7 @@ def test_faults_of_the_text_leave_no_run_in_the_way(here: Path) -> None:
     assert main(command) == 0
 
 
-def test_a_run_begins_with_the_weights_of_another(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_begins_with_the_weights_of_another(here: Path, capsys: Capture) -> None:
     """Flags and settings say what differs; the rest, of the model too, is as in the other run."""
     (here / "words.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 50)
     text = ["train", "--text", "words.txt", "--set", *STEPS, "batches.window=8", "batches.size=4", "data.unit=file"]

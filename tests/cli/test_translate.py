@@ -15,12 +15,13 @@ import pytest
 from clockhands.cli import main
 from clockhands.generation import ENGINES, Search
 from clockhands.runs import Run
+from tests.cli.conftest import Capture, Patch
 from tests.generation.conftest import translator
 
 __all__ = ["translator"]
 
 
-def test_the_help_says_what_every_engine_is_good_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_says_what_every_engine_is_good_for(capsys: Capture) -> None:
     """It is typed, for no engine is imported to print it."""
     with pytest.raises(SystemExit):
         main(["translate", "--help"])
@@ -29,12 +30,12 @@ def test_the_help_says_what_every_engine_is_good_for(capsys: pytest.CaptureFixtu
     assert not unsaid, f"the text of --engine in src/clockhands/cli/common.py does not say what {unsaid} are good for"
 
 
-def test_sentences_on_the_command_line(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sentences_on_the_command_line(translator: Run, capsys: Capture) -> None:
     assert main(["translate", str(translator.path), "Tom saw Anna", "Anna saw Tom"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"Tom saw Anna\n\nAnna saw Tom\n"))
     command = ["translate", str(translator.path), "--input", str(tmp_path / "in.gz"), "--output", str(tmp_path / "out")]
     assert main(command) == 0
@@ -45,7 +46,7 @@ def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, capsys: pytes
 
 
 def test_a_file_grows_while_it_is_translated_and_keeps_its_lines_when_stopped(
-    translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     """It ends early by a byte that is not UTF-8 in the input, then by Ctrl-C."""
     (tmp_path / "in").write_bytes(b"Tom saw Anna\n" * 800 + b"\xff\n")
@@ -73,9 +74,7 @@ def test_a_file_grows_while_it_is_translated_and_keeps_its_lines_when_stopped(
     assert not (tmp_path / "out").exists()
 
 
-def test_standard_input_as_json(
-    translator: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_input_as_json(translator: Run, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Tom saw Anna\nbad \xff byte\n"), encoding="utf8"))
     assert main(["translate", str(translator.path), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -84,7 +83,7 @@ def test_standard_input_as_json(
 
 
 def test_attention_is_drawn_and_not_overwritten(
-    translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     command = ["translate", str(translator.path), "Tom saw Anna", "--attention", str(tmp_path / "a.svg")]
     assert main(command) == 0
@@ -98,15 +97,13 @@ def test_attention_is_drawn_and_not_overwritten(
     assert "--attention draws one sentence, and 2 were given" in capsys.readouterr().err
 
 
-def test_latin1_input_is_named(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latin1_input_is_named(translator: Run, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "in.txt").write_bytes("für\n".encode("latin1"))
     assert main(["translate", str(translator.path), "--input", str(tmp_path / "in.txt")]) == 1
     assert "in.txt, line 1: byte 2 of the file (0xfc) is not utf-8; convert the file" in capsys.readouterr().err
 
 
-def test_only_line_feeds_end_a_sentence(
-    translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_line_feeds_end_a_sentence(translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     content = "Tom saw\rAnna\r\nAnna\x0bsaw\u2028Tom\x85now\n".encode()
     wanted = ["Tom saw\rAnna", "Anna\x0bsaw\u2028Tom\x85now"]
     (tmp_path / "in.txt").write_bytes(content)

@@ -13,6 +13,7 @@ from clockhands.comparison import cost
 from clockhands.comparison.cost import Overheads
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
+from tests.cli.conftest import Capture, Patch
 from tests.comparison.planted import plan, results
 
 PLANTED = {"base": "baseline", "better": "better", "same": "equivalent", "worse": "worse"}
@@ -28,9 +29,7 @@ def test_a_time_is_told_in_the_unit_a_person_would_take(seconds: float, said: st
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
-def test_a_plan_is_described_with_what_each_variant_costs(
-    share: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_is_described_with_what_each_variant_costs(share: float, monkeypatch: Patch, capsys: Capture) -> None:
     """Two seconds a step are 2000 ms; the time of the whole is another function's, 12 minutes here.
 
     Where the measurement got half of a processor, a whole one takes half of that.
@@ -56,7 +55,7 @@ def test_the_table_counts_what_runs_of_each_variant(tmp_path: Path) -> None:
     assert list(table.table().columns[4].cells) == ["2", "1"]
 
 
-def test_the_time_left_is_that_of_the_trials_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_is_that_of_the_trials_so_far(tmp_path: Path, monkeypatch: Patch) -> None:
     """One of four ended in a minute: the other three take about three."""
     made = plan()
     table = TrialTable(made, tmp_path, 1, quiet=True)
@@ -67,9 +66,7 @@ def test_the_time_left_is_that_of_the_trials_so_far(tmp_path: Path, monkeypatch:
     assert table.left() == "3 min left"
 
 
-def test_every_verdict_is_told_whole_in_a_terminal_of_80_columns(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_verdict_is_told_whole_in_a_terminal_of_80_columns(monkeypatch: Patch, capsys: Capture) -> None:
     """A column too many was cut off at the edge, and \"the baseline\" lost its last letter."""
     monkeypatch.setenv("COLUMNS", "80")
     made = results()

@@ -9,12 +9,13 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.runs import Run
+from tests.cli.conftest import Capture, Patch
 from tests.generation.conftest import translator
 
 __all__ = ["translator"]
 
 
-def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: Capture) -> None:
     faults = {
         "translate nowhere x": "nowhere is not a finished run (no such folder); `clockhands train` makes one",
         "translate RUN --input none.txt": "cannot read the file none.txt: there is no such file",
@@ -50,9 +51,8 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
     "reader", ["translate --input", "evaluate --source", "train --text", "train --data", "inspect --text"]
 )
 def test_a_damaged_file_is_one_message_for_every_reader(
-    reader: str, content: bytes, translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    reader: str, content: bytes, translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.tsv.gz").write_bytes(content)
     (tmp_path / "good.txt").write_text("Tom\n")

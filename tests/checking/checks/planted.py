@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 VOCABULARY, WIDTH, HEADS, HEAD = 60, 32, 2, 16
 STEPS = {"cache.steps", "cache.chunks"}
+REUSED = {*STEPS, "cache.rollback", "cache.prefix", "cache.reorder"}
+UNEVEN = {"cache.mask", "cache.left_mask", "cache.prefill", "cache.padded"}
 LEFT = {"padding.left.mask", "padding.left.positions", "padding.content", "cache.padded"}
 
 PLANTED: dict[type[Correct], set[str]] = {}
@@ -154,8 +156,13 @@ class Correct(nn.Module):
         return places[:, None, :, None].float() * self.inv_freq.float()
 
     def rotate(self, x: Tensor, places: Tensor) -> Tensor:
-        angles = self.angles(places, x)
-        cos, sin = (t.repeat(1, 1, 1, 2).to(x.dtype) for t in (angles.cos(), angles.sin()))
+        angles = self.lay_out(self.angles(places, x))
+        return self.turn(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+
+    def lay_out(self, angles: Tensor) -> Tensor:
+        return angles.repeat(1, 1, 1, 2)
+
+    def turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         first, second = x.chunk(2, -1)
         return x * cos + torch.cat([-second, first], -1) * sin
 
@@ -200,7 +207,7 @@ class Encoder(Correct):
     new_cache = None  # type: ignore[assignment]
 
 
-@fails(*STEPS, "cache.rollback", "cache.prefix", "cache.reorder")
+@fails(*REUSED)
 class OffsetDropped(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
         return super().positions_of(ids, mask, positions, 0)
@@ -209,20 +216,7 @@ class OffsetDropped(Correct):
         return torch.zeros_like(places) if positions is None else super().documents_of(ids, places, positions, cache)
 
 
-@fails(
-    *STEPS,
-    "causal.future",
-    "causal.prefix",
-    "cache.rollback",
-    "cache.padded",
-    "packing.block_mask",
-    "cache.left_mask",
-    "cache.mask",
-    "cache.prefill",
-    "cache.prefix",
-    "cache.reorder",
-    "length.short",
-)
+@fails(*REUSED, *UNEVEN, "causal.future", "causal.prefix", "packing.block_mask", "length.short")
 class NoCausalMask(Correct):
     """Every token of a document sees all of it."""
 
@@ -269,18 +263,7 @@ class CountedFromTheFirstPad(Absolute):
         return super().positions_of(ids, None, positions, start)
 
 
-@fails(
-    "positions.matter",
-    "cache.steps",
-    "cache.chunks",
-    "cache.rollback",
-    "cache.padded",
-    "cache.left_mask",
-    "cache.mask",
-    "cache.prefill",
-    "cache.prefix",
-    "cache.reorder",
-)
+@fails(*REUSED, *UNEVEN, "positions.matter")
 class PositionsDropped(Correct):
     """The rotation is made from the default positions, whatever is passed."""
 
@@ -307,7 +290,7 @@ class DraftsStay(Correct):
             cache.layers[index] = (k[:, :, order], v[:, :, order])
 
 
-@fails(*STEPS, "cache.padded", "cache.left_mask", "cache.mask", "cache.prefill", "cache.reorder")
+@fails(*STEPS, *UNEVEN, "cache.reorder")
 class WindowCut(Correct):
     """Old keys are overwritten beyond sixteen, though no window was asked for."""
 
@@ -318,21 +301,9 @@ class WindowCut(Correct):
 
 
 @fails(
-    *(LEFT - {"padding.content"}),
-    *STEPS,
-    "causal.prefix",
-    "padding.right",
-    "cache.rollback",
-    "packing.positions",
-    "packing.block_mask",
-    "batch.unequal",
-    "cache.left_mask",
-    "cache.mask",
-    "cache.prefill",
-    "cache.prefix",
-    "cache.reorder",
-    "length.short",
-)
+    *REUSED, *UNEVEN, "causal.prefix", "padding.left.mask", "padding.left.positions", "padding.right",
+    "packing.positions", "packing.block_mask", "batch.unequal", "length.short",
+)  # fmt: skip
 class ScaledByLength(Correct):
     def score(self, q, k, cache):  # type: ignore[no-untyped-def]
         return super().score(q, k, cache) * math.log(1 + k.shape[2])
@@ -370,11 +341,8 @@ class ExplicitOffByOne(Absolute):
 class MismatchedPairs(Correct):
     """Angles laid out for neighbouring pairs, rotation by halves."""
 
-    def rotate(self, x, places):  # type: ignore[no-untyped-def]
-        angles = self.angles(places, x)
-        cos, sin = (t.repeat_interleave(2, -1).to(x.dtype) for t in (angles.cos(), angles.sin()))
-        first, second = x.chunk(2, -1)
-        return x * cos + torch.cat([-second, first], -1) * sin
+    def lay_out(self, angles):  # type: ignore[no-untyped-def]
+        return angles.repeat_interleave(2, -1)
 
 
 @fails("packing.positions")
@@ -597,11 +565,9 @@ class KeepsTheFirstPrecision(Correct):
         tables = self.__dict__.setdefault("tables", {})
         key = (places.shape, int(places[0, 0]), int(places.sum()))
         if key not in tables:
-            angles = self.angles(places, x)
-            tables[key] = [t.repeat(1, 1, 1, 2).to(x.dtype) for t in (angles.cos(), angles.sin())]
-        cos, sin = tables[key]
-        first, second = x.chunk(2, -1)
-        return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
+            angles = self.lay_out(self.angles(places, x))
+            tables[key] = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return self.turn(x, *tables[key]).to(x.dtype)
 
 
 @fails("batch.unequal")
