@@ -15,7 +15,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from clockhands.data import Tokenizers
-from clockhands.inspection.reading.windows import find_special_tokens
+from clockhands.pretrained import find_special_tokens
 
 _FORMS = ("NFC", "NFKC", "Lowercase", "Prepend")
 _UNREAD = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")

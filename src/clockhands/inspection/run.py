@@ -98,7 +98,7 @@ def inspect(
         reading.control = _read_control(subject, windows, control, counter)
         reading.sentences, reading.texts = sentences_read, None if isinstance(texts, Tensor) else texts
         reading.origin = describe_origin(subject, windows, given_text is None)
-        basis = read_basis(reading, given_text)
+        basis = _read_basis(reading, given_text)
         for number, measure in enumerate(MEASURES.values()):
             counter("measuring", number, len(MEASURES))
             for finding in measure.answer(reading):
@@ -208,7 +208,7 @@ MOST_COMPARED = 1000
 """The most texts, or tokens of one long text, by which it is told whether two models read the same text."""
 
 
-def read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str, str]:
+def _read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str, str]:
     """Return what the numbers of a reading depend on, by name, for ``Finding.basis``.
 
     ``texts`` are the strings or ids that the caller passed; None where the training text or built-in English was read.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -156,17 +156,12 @@ def _record_inputs(
         if last:
             raise _InputKnown
 
-    modules = {name: module for name, module in model.named_modules() if name and last in ("", name)}
-    hooks = [
-        module.register_forward_pre_hook(partial(record, name), with_kwargs=True) for name, module in modules.items()
-    ]
-    try:
+    with suppress(_InputKnown), ExitStack() as stack:
+        for name, module in model.named_modules():
+            if name and last in ("", name):
+                hook = module.register_forward_pre_hook(partial(record, name), with_kwargs=True)
+                stack.callback(hook.remove)
         forward(ids_BT)
-    except _InputKnown:
-        pass
-    finally:
-        for hook in hooks:
-            hook.remove()
     return recorded
 
 

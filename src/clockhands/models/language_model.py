@@ -20,11 +20,12 @@ from clockhands.models.door import (
     find_task,
     judge_configuration,
     load_weights,
+    open_tokenizer,
     read_checked_config,
 )
 from clockhands.models.positions import change_foreign_positions
 from clockhands.models.streaming import find_device
-from clockhands.pretrained import CONFIG, is_known, is_own, load_tokenizer, read_configuration
+from clockhands.pretrained import CONFIG, find_special_tokens, is_known, is_own, read_configuration
 from clockhands.runs import Run, open_run
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.opening import find_table_length
@@ -78,20 +79,12 @@ class LanguageModel:
     @cached_property
     def start_ids(self) -> tuple[int, ...]:
         """The tokens that its tokenizer puts before every text; empty for many models."""
-        return self._surrounding_ids[0]
-
-    @property
-    def end_ids(self) -> tuple[int, ...]:
-        """The tokens that its tokenizer puts after every text; empty for most models that continue text."""
-        return self._surrounding_ids[1]
+        return tuple(find_special_tokens(self.tokenizer)[0])
 
     @cached_property
-    def _surrounding_ids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        probe = "a"  # any text: what stands around its own tokens is searched for
-        with_special = list(self.tokenizer(probe)["input_ids"])
-        bare = list(self.tokenizer(probe, add_special_tokens=False)["input_ids"])
-        before = next((n for n in range(len(with_special)) if with_special[n : n + len(bare)] == bare), 0)
-        return tuple(with_special[:before]), tuple(with_special[before + len(bare) :])
+    def end_ids(self) -> tuple[int, ...]:
+        """The tokens that its tokenizer puts after every text; empty for most models that continue text."""
+        return tuple(find_special_tokens(self.tokenizer)[1])
 
     @property
     def vocabulary_size(self) -> int:
@@ -160,7 +153,7 @@ def open_language_model(
         choose_class(config), source, config, device=choose_device(device), dtype=dtype or torch.float32,
         weights=weights, trust_remote_code=trust_remote_code,
     )  # fmt: skip
-    tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
+    tokenizer = open_tokenizer(source, trust_remote_code=trust_remote_code)
     return _join(str(source), model, tokenizer, task)
 
 
@@ -209,10 +202,8 @@ def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> Task
 
 
 def _join(source: str, model: Any, tokenizer: Any, task: Task) -> LanguageModel:
-    """Join a model with its tokenizer. Raises CheckpointError for one of no tokens, or of ids that have no row."""
-    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
-        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
-    rows, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values())
+    """Join a model with its tokenizer. Raises CheckpointError for one with ids that have no row."""
+    rows, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values(), default=0)
     if largest >= rows:
         raise CheckpointError(
             f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "

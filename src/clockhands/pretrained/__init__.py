@@ -8,6 +8,8 @@ or ``load_dataset``; a test reads the source for it.
 """
 
 from clockhands.pretrained.configuration import (
+    encode_bare,
+    find_special_tokens,
     is_known,
     is_own,
     load_configuration,
@@ -57,7 +59,9 @@ __all__ = [
     "check_weights",
     "count_bytes",
     "count_numbers",
+    "encode_bare",
     "explain_faults",
+    "find_special_tokens",
     "first_line",
     "forbid_questions",
     "is_known",

@@ -198,6 +198,30 @@ def _refuse_tokenizer_settings(settings: Mapping[str, Any], source: str | Path) 
         raise CheckpointError(f"{source} sets model_max_length = {show_value(length)} in {TOKENIZER}; it is a number")
 
 
+def encode_bare(tokenizer: Any, text: str) -> list[int]:
+    """Return token ids without special tokens; the tokenizer does not warn of a long text, which is cut later."""
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
+    """Return the special tokens that the tokenizer puts before and after a text; with ``start``, those of a decoder.
+
+    A decoder reads ``start`` first and no token after the text. A tokenizer that cuts a text into other tokens once it
+    puts special ones around it counts as one without them.
+    """
+    sample = "the word and the number"
+    inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
+    before: list[int] = []
+    after: list[int] = []
+    for offset in range(len(full) - len(inner) + 1):
+        if full[offset : offset + len(inner)] == inner:
+            before, after = full[:offset], full[offset + len(inner) :]
+            break
+    if start is None:
+        return before, after
+    return ([start, *before] if before[:1] != [start] else before), []
+
+
 def load_data_set(name: str, subset: str | None = None, revision: str | None = None) -> Any:
     """Open a Hugging Face data set: a folder written by ``save_to_disk``, one of data files, or a name on the hub.
 

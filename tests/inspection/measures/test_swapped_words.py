@@ -18,8 +18,8 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.swapped_words import compute_mean_states
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import make_english_swaps
-from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.model import PositionConfig
+from clockhands.pretrained import encode_bare, find_special_tokens
 
 from ..tiny import own
 

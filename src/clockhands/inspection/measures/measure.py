@@ -40,8 +40,8 @@ class Measure(ABC):
         method: how it is measured, in a few sentences, with what its interval means.
         source: paper and equation.
         heading: the part of the page in which it stands.
-        rests_on: what its value depends on besides the model, such as ``WINDOWS``: some of the keys that
-            ``comparability.read_basis`` returns.
+        rests_on: what its value depends on besides the model, such as ``WINDOWS``: some of the keys of
+            ``Finding.basis``.
         by_hand: files of ``tests/inspection/by_hand`` that compute its figures again, in a few lines of plain PyTorch.
         reads_attention: whether it needs the attention layers; it is left out, with the reason, where none can be read.
     """

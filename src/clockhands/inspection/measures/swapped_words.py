@@ -15,8 +15,8 @@ from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import MOST_WORDS, Swap, make_english_swaps, make_text_swaps
-from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.models.subject import Subject
+from clockhands.pretrained import encode_bare, find_special_tokens
 from clockhands.shapes import Float, Tensor
 
 MOST_SENTENCES, FEWEST_SENTENCES = 24, 6

@@ -27,11 +27,10 @@ from clockhands.inspection.reading.logit_split import (
 from clockhands.inspection.reading.windows import (
     Windows,
     check_tokenizer,
-    encode_bare,
     encode_text,
-    find_special_tokens,
 )
 from clockhands.models.subject import Subject
+from clockhands.pretrained import encode_bare, find_special_tokens
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")

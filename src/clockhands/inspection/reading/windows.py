@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from clockhands.errors import DataError, UsageError
 from clockhands.models.subject import Subject
-from clockhands.pretrained import first_line
+from clockhands.pretrained import encode_bare, find_special_tokens, first_line
 from clockhands.shapes import Bool, Int, Tensor
 
 
@@ -35,30 +35,6 @@ def check_tokenizer(subject: Subject, beginning: str, advice: str = "") -> None:
             f"{beginning} a tokenizer, and this model came without one{reason}; give one (--tokenizer NAME, "
             f"tokenizer=...){advice}"
         )
-
-
-def encode_bare(tokenizer: Any, text: str) -> list[int]:
-    """Return token ids without special tokens; the tokenizer does not warn of a long text, which is cut later."""
-    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-
-def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
-    """Return the special tokens that the tokenizer puts before and after a text; with ``start``, those of a decoder.
-
-    A decoder reads ``start`` first and no token after the text. A tokenizer that cuts a text into other tokens once it
-    puts special ones around it counts as one without them.
-    """
-    sample = "the word and the number"
-    inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
-    before: list[int] = []
-    after: list[int] = []
-    for offset in range(len(full) - len(inner) + 1):
-        if full[offset : offset + len(inner)] == inner:
-            before, after = full[:offset], full[offset + len(inner) :]
-            break
-    if start is None:
-        return before, after
-    return ([start, *before] if before[:1] != [start] else before), []
 
 
 FEWEST_WINDOWS = 8
