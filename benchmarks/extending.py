@@ -35,7 +35,7 @@ from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.extension import apply, choose_lengths, list_methods, measure
 from clockhands.extension.choose import choose_method
 from clockhands.extension.methods import Method
-from clockhands.extension.reading import measure_losses, split_stream
+from clockhands.extension.reading import measure_losses
 from clockhands.extension.retrieval import TASKS, choose_writing, measure_retrieval
 from clockhands.extension.trial import cut_trial_texts
 from clockhands.models import open_language_model
@@ -88,7 +88,7 @@ def extend(folder: Path) -> Counter:
     longest = TIMES * TRAINED
     measure(model, stream, choose_lengths(TRAINED, longest), TRAINED, texts=32, items=60, progress=counter)
     choose_method(
-        model, *split_stream(stream, 2), TRAINED, longest, texts=32, items=60, evaluations=64, learned=TASKS,
+        model, *np.array_split(stream, 2), TRAINED, longest, texts=32, items=60, evaluations=64, learned=TASKS,
         progress=counter,
     )  # fmt: skip
     counter("", 0, 1)

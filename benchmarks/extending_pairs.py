@@ -32,7 +32,7 @@ from clockhands.extension.archive import Archive, hash_weights
 from clockhands.extension.choose import GUARD, choose_judged_tail, choose_method
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import Method, can_write, find_rope
-from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream
+from clockhands.extension.reading import cut_texts, measure_drift, measure_losses
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
 from clockhands.files import write_text
 from clockhands.models import LanguageModel, open_language_model
@@ -218,7 +218,7 @@ def measure_pair(folder: Path, name: str, factor: int) -> dict[str, Any]:
     )
     learned = as_it_is.usable.learned
     choice = choose_method(
-        model, *split_stream(stream, 2), trained, longest, texts=TEXTS, items=ITEMS, evaluations=64, learned=learned,
+        model, *np.array_split(stream, 2), trained, longest, texts=TEXTS, items=ITEMS, evaluations=64, learned=learned,
         archive=archive,
     )  # fmt: skip
     methods = list_methods(model, trained, longest)

@@ -28,8 +28,11 @@ def test_tokenised_text_is_scored_as_it_is() -> None:
     assert "tok:none" in bleu.signature
 
 
-def test_all_wrong_is_zero_and_not_an_error() -> None:
-    assert [round(score.value) for score in score_translations(["x y z w v"] * 9, ["a b c d e"] * 9)] == [0, 0, 0]
+@pytest.mark.parametrize("right", [0, 4])
+def test_resamples_without_any_right_word_are_no_error(right: int) -> None:
+    """sacreBLEU cannot average their zeros with other resamples."""
+    scores = score_translations([*["a b c d e"] * right, *["x y z w v"] * (9 - right)], ["a b c d e"] * 9)
+    assert [round(score.value) for score in scores] == ([44, 44, 44] if right else [0, 0, 0])
 
 
 def test_exact_match_is_a_count_with_an_interval() -> None:

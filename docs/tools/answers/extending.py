@@ -28,7 +28,7 @@ from clockhands.extension import Tuning, apply, choose_lengths, encode_text, lis
 from clockhands.extension.archive import hash_weights
 from clockhands.extension.measure import Measurement
 from clockhands.extension.methods import Method, find_rope, make_longrope
-from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream
+from clockhands.extension.reading import cut_texts, measure_drift, measure_losses
 from clockhands.files import write_text
 from clockhands.models import LanguageModel, open_language_model
 from clockhands.runs import Run
@@ -170,7 +170,7 @@ def _stretch(model: LanguageModel, stream: np.ndarray, texts: int) -> dict[str, 
     """Return the losses of the texts before and after, by way, and after further training of two of them."""
     trained = int(model.trained_length or 0)
     longest, tail = FACTOR * trained, trained // 4
-    parts = split_stream(stream, 2)
+    parts = np.array_split(stream, 2)
     texts_NS = cut_texts(parts[1], longest, tail, texts, model.start_ids)
     losses = {"before": measure_losses(model, texts_NS[:, -trained:], tail)}
     stretched = {method.name: method for method in list_methods(model, trained, longest)[1:]}

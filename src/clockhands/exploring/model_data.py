@@ -138,7 +138,7 @@ def list_tensors(run: Run) -> dict[str, Tensor]:
 
 @contextmanager
 @torch.no_grad()
-def hold_packed(run: Run, dtype: torch.dtype = torch.float16) -> Iterator[None]:
+def hold_packed(run: Run) -> Iterator[None]:
     """Round the weights inside the block as a page holds them, so that a run counts what a page counts.
 
     Where two tokens are nearly as likely, weights of half precision write another text than whole ones.
@@ -147,7 +147,7 @@ def hold_packed(run: Run, dtype: torch.dtype = torch.float16) -> Iterator[None]:
     trained = [tensor.detach().clone() for tensor in tensors]
     try:
         for tensor in tensors:
-            tensor.copy_(tensor.to(dtype))
+            tensor.copy_(tensor.to(torch.float16))
         yield
     finally:
         for tensor, values in zip(tensors, trained, strict=True):

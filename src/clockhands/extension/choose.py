@@ -28,7 +28,7 @@ from clockhands.extension.methods import (
     list_methods,
     read_by_cache,
 )
-from clockhands.extension.reading import Drift, Stream, cut_texts, measure_drift, measure_losses
+from clockhands.extension.reading import FEWEST_TEXTS, Drift, Stream, cut_texts, measure_drift, measure_losses
 from clockhands.extension.retrieval import Retrieval, choose_writing, measure_retrieval
 from clockhands.extension.trial import FINALISTS, Setting, search, try_methods
 from clockhands.models import LanguageModel
@@ -41,8 +41,6 @@ LONGEST_TAIL = 256
 """Tokens that are scored at the end of each text, at most."""
 MOST_ASKED = 4
 """Methods of which recall is measured, those with the smallest loss; it is the dearest part of all."""
-FEWEST = 8
-"""Texts; fewer give no interval that is worth printing."""
 RANK_STEP = 0.02
 """What counts as much of the rank as ``GUARD`` does of the loss, if a method is behind by it."""
 EQUAL = 0.1
@@ -119,7 +117,7 @@ def judge(setting: Setting, methods: Sequence[Method]) -> tuple[Judged, ...]:
     A method that spares texts of the trained length is not measured there again.
     """
     model, trained, lengths = setting.model, setting.trained, tuple(setting.lengths)
-    texts = setting.times * max(FEWEST, setting.texts // 2)
+    texts = setting.times * max(FEWEST_TEXTS, setting.texts // 2)
     tail = choose_judged_tail(trained, (len(setting.stream) - setting.longest) // (texts - 1))
 
     def measure(laid: LanguageModel, key: str, known: Drift | None, count: CountProgress) -> Drift:

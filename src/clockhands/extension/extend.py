@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from clockhands import __version__
 from clockhands.attention import is_installed
 from clockhands.errors import UsageError
@@ -14,7 +16,7 @@ from clockhands.extension.choice_findings import make_choice_finding, make_trial
 from clockhands.extension.choose import Choice, choose_method, measure_short
 from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, list_methods
-from clockhands.extension.reading import APART, Stream, encode_text, split_stream
+from clockhands.extension.reading import APART, Stream, encode_text
 from clockhands.extension.tuning import Tuning, judge_tuned, make_tuning_finding, tune
 from clockhands.extension.write import (
     make_cache_finding,
@@ -96,7 +98,7 @@ def extend(
     signature = make_signature(model, stream, {"trained": plan.trained, "seed": plan.seed})
     archive = Archive(folder / MEASURED, signature)
     measurement = _measure(model, stream, plan, archive, progress)
-    streams = split_stream(stream, 2)
+    streams = np.array_split(stream, 2)
     choice = choose_method(
         model, streams[0], streams[1], plan.trained, plan.longest, texts=plan.texts, items=plan.items,
         evaluations=plan.evaluations, learned=measurement.usable.learned, seed=plan.seed, archive=archive,

@@ -63,11 +63,6 @@ def multiply_texts(model: LanguageModel, longest: int) -> int:
     return min(MOST_TIMES, max(1, min(COMMON_TOKENS // longest, COMMON_WORK // (longest * max(1, parameters)))))
 
 
-def split_stream(stream: Stream, parts: int) -> list[Stream]:
-    """Split a stream into parts of equal length, in order."""
-    return np.array_split(stream, parts)
-
-
 def cut_texts(stream: Stream, length: int, tail: int, count: int, start: Sequence[int]) -> Int[np.ndarray, "N S"]:
     """Cut up to ``count`` texts of ``length`` tokens whose last ``tail`` tokens no two share, evenly over the stream.
 

@@ -134,7 +134,7 @@ def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: in
     return made
 
 
-def _find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[int]]:
+def _find_words(model: LanguageModel) -> tuple[list[int], list[int]]:
     """Return the tokens that serve as names and as values, each one token.
 
     They are words that the tokenizer has whole; where it has few, other tokens of letters. Raises DataError where
@@ -152,7 +152,7 @@ def _find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[in
     texts = {token: tokenizer.decode([token]).strip() for token in tokens}
     letters = [token for token, text in texts.items() if text.isascii() and text.isalpha()]
     letters.sort(key=lambda token: (-min(len(texts[token]), 4), token))
-    random.Random(seed).shuffle(letters)
+    random.Random(0).shuffle(letters)
     half = min(len(letters) // 2, 40)
     if half < FEWEST:
         raise DataError(

@@ -6,7 +6,6 @@ What no field or no key expresses is refused. An architecture is here a ``model_
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 from clockhands.errors import ConfigError, UsageError, describe_unknown
@@ -105,14 +104,6 @@ def check_architecture(model_type: str, *, read: bool = False) -> None:
         raise UsageError(f"weights of {model_type} are not copied: {REFUSED[model_type]}; those of {known} are")
     if model_type not in DECODERS and model_type not in ENCODERS:
         raise UsageError(describe_unknown("architecture", model_type, [*DECODERS, *ENCODERS]))
-
-
-def find_obstacles(config: Any) -> Iterator[str]:
-    """Yield the settings of a configuration of transformers for which our layers have no option, one clause each."""
-    for key, fixed in FIXED.get(config.model_type, {}).items():
-        value = getattr(config, key, fixed)
-        if value != fixed:
-            yield f"{key} is {value!r}, for which our layers have no option; only {fixed!r} is copied"
 
 
 def _find_keys(model_type: str) -> dict[str, str]:

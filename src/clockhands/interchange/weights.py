@@ -17,9 +17,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 from clockhands.errors import ConfigError
 from clockhands.interchange.fields import (
     ENCODERS,
+    FIXED,
     check_architecture,
     check_fields,
-    find_obstacles,
     make_keys,
     read_fields,
 )
@@ -56,7 +56,12 @@ def copy_from_transformers(theirs: PreTrainedModel) -> OneStackModel:
     config: Any = theirs.config
     check_architecture(config.model_type, read=True)
     origin = f"the configuration of {type(theirs).__name__}"
-    if faults := list(find_obstacles(config)):
+    faults = []
+    for key, fixed in FIXED.get(config.model_type, {}).items():
+        value = getattr(config, key, fixed)
+        if value != fixed:
+            faults.append(f"{key} is {value!r}, for which our layers have no option; only {fixed!r} is copied")
+    if faults:
         raise ConfigError(faults, origin)
     fields = read_fields(config)
     transformer = TransformerConfig.from_dict({**fields, fields["kind"]: read_position_table(config.to_dict(), origin)})

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from clockhands.generation import DecodedSequence, DecodingOptions, Search, tran
 from clockhands.generation.engines import TransformersEngine
 from clockhands.generation.engines.ctranslate import TABLE_LENGTH, CTranslate2Engine, make_table, save_model
 from clockhands.generation.translate import LARGEST_PENALTY, choose_engine
-from clockhands.model import Transformer, TransformerConfig
+from clockhands.model import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run
@@ -38,7 +38,13 @@ BLOCKS: list[dict[str, Any]] = [
 ]
 
 
-def alike(got: list[DecodedSequence], wanted: list[DecodedSequence]) -> None:
+def check_alike(
+    model: Any, ids_BT: torch.Tensor, mask_BT: torch.Tensor | None, *decoding: float, engine: Any = None
+) -> None:
+    """Both engines write the same with a model, and score it alike."""
+    options = DecodingOptions(*decoding or (LONGEST,))  # type: ignore[arg-type]
+    got = (engine or CTranslate2Engine(model)).generate(ids_BT, mask_BT, options)
+    wanted = TransformersEngine(model).generate(ids_BT, mask_BT, options)
     assert [one.tokens for one in got] == [one.tokens for one in wanted]
     assert [one.log_probability for one in got] == pytest.approx([one.log_probability for one in wanted], abs=1e-3)
 
@@ -46,17 +52,11 @@ def alike(got: list[DecodedSequence], wanted: list[DecodedSequence]) -> None:
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
     model = writer(name, encoder=side_of_reading(name))
-    ids_BT, mask_BT = sources()
-    try:
-        engine = CTranslate2Engine(model)
-    except UsageError as fault:
-        assert repr(name) in str(fault) and name not in EXPRESSIBLE
+    if name in EXPRESSIBLE:
+        check_alike(model, *sources())
         return
-    assert name in EXPRESSIBLE
-    alike(
-        engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
-        TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
-    )
+    with pytest.raises(UsageError, match=repr(name)):
+        CTranslate2Engine(model)
 
 
 def test_rotated_values_are_refused() -> None:
@@ -71,11 +71,7 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape) * 0.05)
-    ids_BT, mask_BT = sources()
-    alike(
-        CTranslate2Engine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
-        TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
-    )
+    check_alike(model, *sources())
 
 
 @pytest.mark.parametrize("penalty", [-LARGEST_PENALTY, LARGEST_PENALTY])
@@ -95,12 +91,7 @@ def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
     """When a source is done is the engine's own rule; what is likeliest is not."""
     model = writer()
     model.transformer.output.bias.data[END] = -100.0
-    ids_BT, mask_BT = sources()
-    decoding = DecodingOptions(LONGEST, 3, penalty)
-    alike(
-        CTranslate2Engine(model).generate(ids_BT, mask_BT, decoding),
-        TransformersEngine(model).generate(ids_BT, mask_BT, decoding),
-    )
+    check_alike(model, *sources(), LONGEST, 3, penalty)
 
 
 def test_a_text_longer_than_the_first_table() -> None:
@@ -108,14 +99,8 @@ def test_a_text_longer_than_the_first_table() -> None:
     torch.manual_seed(0)
     ids_BT = torch.randint(3, VOCABULARY, (1, TABLE_LENGTH + 30))
     engine = CTranslate2Engine(model)
-    alike(
-        engine.generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
-        TransformersEngine(model).generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
-    )
-    alike(
-        engine.generate(ids_BT, None, DecodingOptions(LONGEST)),
-        TransformersEngine(model).generate(ids_BT, None, DecodingOptions(LONGEST)),
-    )
+    check_alike(model, ids_BT[:, :4], None, engine=engine)
+    check_alike(model, ids_BT, None, engine=engine)
 
 
 def test_the_end_of_a_learned_table() -> None:
@@ -125,11 +110,7 @@ def test_the_end_of_a_learned_table() -> None:
     engine = CTranslate2Engine(model)
     ends = [len(text.tokens) < 12 for text in TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(12))]
     assert any(ends)
-    some, seen = ids_BT[ends], mask_BT[ends]  # those that end in time
-    alike(
-        engine.generate(some, seen, DecodingOptions(50)),
-        TransformersEngine(model).generate(some, seen, DecodingOptions(50)),
-    )
+    check_alike(model, ids_BT[ends], mask_BT[ends], 50, engine=engine)  # those that end in time
     with pytest.raises(PositionError, match="outside the 12 positions"):
         engine.generate(torch.full((1, 13), 5), None, DecodingOptions(3))
     model.transformer.output.bias.data[END] = -100.0
@@ -157,19 +138,20 @@ def test_all_reasons_are_named() -> None:
         CTranslate2Engine(writer(decoder=projected))
 
 
-def test_a_model_without_an_end_token_is_refused() -> None:
-    """CTranslate2 would end its texts at another token, where ``generate`` goes on."""
-    endless = writer()
-    endless.config.eos_token_id = None
-    with pytest.raises(UsageError, match=r"no token that ends a text \(eos_token_id\)"):
-        CTranslate2Engine(endless)
-
-
-def test_a_model_without_a_start_token_is_refused_before_the_first_batch() -> None:
-    beginless = writer()
-    beginless.config.decoder_start_token_id = beginless.config.bos_token_id = None
-    with pytest.raises(UsageError, match="no token that a translation begins with"):
-        CTranslate2Engine(beginless)
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        # CTranslate2 would end its texts at another token, where ``generate`` goes on.
+        (("eos_token_id",), r"no token that ends a text \(eos_token_id\)"),
+        (("decoder_start_token_id", "bos_token_id"), "no token that a translation begins with"),
+    ],
+)
+def test_a_model_without_its_tokens_is_refused_before_the_first_batch(names: tuple[str, ...], reason: str) -> None:
+    model = writer()
+    for name in names:
+        setattr(model.config, name, None)
+    with pytest.raises(UsageError, match=reason):
+        CTranslate2Engine(model)
 
 
 def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
@@ -222,29 +204,25 @@ def test_the_faster_engine_is_chosen_only_where_both_write_the_same() -> None:
     assert choose_engine(writer("rope").bfloat16(), 1) == "transformers", "it would compute in another type"
 
 
+def make_decoder_table(scheme: Any, length: int) -> Any:
+    model: Any = writer(scheme).model
+    return make_table(model.decoder, length, model.config.d_model)
+
+
 def test_a_table_holds_what_is_added_at_each_position() -> None:
     """Vaswani et al. 2017, section 3.5: sin and cos of t / 10000^(2i/d)."""
-    transformer = cast(Transformer, writer("sinusoidal").model)
-    assert transformer.decoder is not None
-    width = transformer.config.d_model
-    table_NC = make_table(transformer.decoder, 5, width)
+    table_NC = make_decoder_table("sinusoidal", 5)
+    width = table_NC.shape[1]
     angle = 3 / 10_000 ** (2 / width)
-    assert table_NC.shape == (5, width)
+    assert len(table_NC) == 5
     assert table_NC[3, 2:4] == pytest.approx([math.sin(angle), math.cos(angle)], abs=1e-6)
     assert table_NC[0, :4] == pytest.approx([0, 1, 0, 1])
 
 
-def test_nothing_is_added_where_the_scheme_acts_in_attention() -> None:
-    transformer = cast(Transformer, writer("rope").model)
-    assert transformer.decoder is not None
-    assert not np.any(make_table(transformer.decoder, 3, transformer.config.d_model))
-
-
-def test_a_learned_table_is_not_made_longer() -> None:
-    transformer = cast(Transformer, writer({"scheme": "learned", "max_length": 12}).model)
-    assert transformer.encoder is not None
+def test_nothing_is_added_where_the_scheme_acts_in_attention_and_a_learned_table_is_not_made_longer() -> None:
+    assert not np.any(make_decoder_table("rope", 3))
     with pytest.raises(PositionError, match="outside the 12 positions"):
-        make_table(transformer.encoder, 13, transformer.config.d_model)
+        make_decoder_table({"scheme": "learned", "max_length": 12}, 13)
 
 
 def test_token_ids_are_the_words_of_the_vocabulary(tmp_path: Path) -> None:
