@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,21 +56,6 @@ def test_every_rule_is_transformers_own(tmp_path: Path) -> None:
     assert torch.equal(model.compute_logits(long_BS), before[0])
 
 
-def test_a_learned_table_is_made_longer(tmp_path: Path) -> None:
-    model = open_language_model(save_model(tmp_path, "gpt2"))
-    short_BS = make_ids(LENGTH)
-    before = model.compute_logits(short_BS)
-    for method in list_methods(model, LENGTH, LONG)[1:]:
-        with apply(model, method) as extended:
-            assert extended.max_length == LONG
-            assert extended.compute_logits(make_ids(LONG)).shape == (2, LONG, 100)
-            same = torch.allclose(extended.compute_logits(short_BS), before, atol=1e-5)
-            assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
-    assert torch.equal(model.compute_logits(short_BS), before)
-    with pytest.raises(UsageError, match="a table of 32 positions"):
-        model.compute_logits(make_ids(LONG))
-
-
 WINDOWS = {"scheme": "rope", "layers": [{"scheme": "window", "left": 7}, "none"]}
 
 
@@ -92,9 +78,18 @@ def test_every_rule_on_a_model_of_ours_is_that_of_its_configuration(
     assert torch.equal(model.compute_logits(make_ids(LONG)), before)
 
 
-def test_a_learned_table_of_ours_is_made_longer_and_written(tmp_path: Path) -> None:
-    table = {"scheme": "learned", "options": {"max_length": LENGTH, "std": 1.0}}
-    model = open_language_model(save_own_model(tmp_path / "ours", table))
+LEARNED = {"scheme": "learned", "options": {"max_length": LENGTH, "std": 1.0}}
+TABLES: dict[str, tuple[Callable[[Path], Path], bool]] = {
+    "gpt2": (lambda folder: save_model(folder, "gpt2"), False),
+    "ours": (lambda folder: save_own_model(folder, LEARNED), False),
+    "ours, masked": (lambda folder: save_own_model(folder, LEARNED, side="encoder"), True),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_learned_table_is_made_longer_and_written(kind: str, tmp_path: Path) -> None:
+    save, masked = TABLES[kind]
+    model = open_language_model(save(tmp_path / "model"), masked=masked)
     assert model.max_length == LENGTH
     before = model.compute_logits(make_ids(LENGTH))
     for method in list_methods(model, LENGTH, LONG)[1:]:
@@ -103,8 +98,9 @@ def test_a_learned_table_of_ours_is_made_longer_and_written(tmp_path: Path) -> N
             long = extended.compute_logits(make_ids(LONG))
             same = torch.allclose(extended.compute_logits(make_ids(LENGTH)), before, atol=1e-5)
         assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
+    assert torch.equal(model.compute_logits(make_ids(LENGTH)), before)
     assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
-    written = open_language_model(tmp_path / "longer")
+    written = open_language_model(tmp_path / "longer", masked=masked)
     assert written.max_length == LONG and written.model.config.dtype == torch.float32
     torch.testing.assert_close(written.compute_logits(make_ids(LONG)), long)
     with pytest.raises(UsageError, match="a table of 32 positions"):

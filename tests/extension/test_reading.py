@@ -138,21 +138,10 @@ def test_a_longer_table_is_that_of_a_longer_model_of_transformers(kind: str, tmp
     torch.testing.assert_close(plain, written.compute_logits(long_BS))
 
 
-def test_a_masked_model_of_ours_is_made_longer_too(tmp_path: Path) -> None:
-    table = {"scheme": "learned", "options": {"max_length": LENGTH, "std": 1.0}}
-    model = open_language_model(save_own_model(tmp_path / "ours", table, side="encoder"), masked=True)
-    long_BS = torch.from_numpy(make_ids(2, LONG))
-    method = list_methods(model, LENGTH, LONG)[1]
-    with apply(model, method) as extended:
-        long = extended.compute_logits(long_BS)
-    assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
-    written = open_language_model(tmp_path / "longer", masked=True)
-    torch.testing.assert_close(written.compute_logits(long_BS), long)
-    turned = open_language_model(save_own_model(tmp_path / "turned", "rope", side="encoder"), masked=True)
-    names = [method.name for method in list_methods(turned, LENGTH, LONG)]
-    assert "yarn" in names and "self-extend" not in names, (
-        "it counts distances backward, and this model reads both ways"
-    )
+def test_a_masked_model_is_given_no_method_that_counts_distances_backward(tmp_path: Path) -> None:
+    model = open_language_model(save_own_model(tmp_path, "rope", side="encoder"), masked=True)
+    names = [method.name for method in list_methods(model, LENGTH, LONG)]
+    assert "yarn" in names and "self-extend" not in names, "this model reads both ways"
 
 
 def test_a_fact_is_asked_for_by_a_mask_in_the_place_of_its_value(tmp_path: Path) -> None:

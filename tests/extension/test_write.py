@@ -50,28 +50,31 @@ def test_transformers_opens_what_was_written(kind: str, name: str, tmp_path: Pat
         )
 
 
-def test_each_program_is_told_or_cannot_be(tmp_path: Path) -> None:
-    model = open_language_model(save_model(tmp_path / "model", "llama"))
-    methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
-    write_extended(model, methods["yarn"], LENGTH, LONG, tmp_path / "yarn")
-    lines = dict(list_engine_lines(tmp_path / "yarn"))
-    assert lines["vLLM"].startswith('--hf-overrides \'{"rope_parameters"') and "--max-model-len 128" in lines["vLLM"]
-    assert lines["SGLang"].startswith("--json-model-override-args") and "--context-length 128" in lines["SGLang"]
-    assert "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32" in lines["llama.cpp"]
-    assert "llama.rope.scaling.type = yarn" in lines["GGUF"]
-    write_extended(model, methods["by-parts-beyond"], LENGTH, LONG, tmp_path / "longrope")
-    lines = dict(list_engine_lines(tmp_path / "longrope"))
-    assert "--max-model-len 128" in lines["vLLM"]
-    assert lines["llama.cpp"].startswith("cannot be told: llama.cpp takes the factors of LongRoPE from tensors")
+TOLD = {
+    "yarn": {
+        "vLLM": ['--hf-overrides \'{"rope_parameters"', "--max-model-len 128"],
+        "SGLang": ["--json-model-override-args", "--context-length 128"],
+        "llama.cpp": ["--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32"],
+        "GGUF": ["llama.rope.scaling.type = yarn"],
+    },
+    "by-parts-beyond": {
+        "vLLM": ["--max-model-len 128"],
+        "llama.cpp": ["cannot be told: llama.cpp takes the factors of LongRoPE from tensors"],
+    },
+    "dynamic": {name: ["cannot be told: ", "one base for texts of every length"] for name in ("vLLM", "SGLang")},
+}
+"""What each program is told of a method; one with one base for all texts cannot be told of a base that grows."""
 
 
-def test_a_base_that_grows_is_told_no_program_that_has_one_base_for_all_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TOLD)
+def test_each_program_is_told_or_cannot_be(name: str, tmp_path: Path) -> None:
     model = open_language_model(save_model(tmp_path / "model", "llama"))
-    (dynamic,) = (each for each in list_methods(model, LENGTH, LONG) if each.name == "dynamic")
-    write_extended(model, dynamic, LENGTH, LONG, tmp_path / "dynamic")
-    lines = dict(list_engine_lines(tmp_path / "dynamic"))
-    for name in ("vLLM", "SGLang"):
-        assert lines[name].startswith("cannot be told: ") and "one base for texts of every length" in lines[name]
+    (method,) = (each for each in list_methods(model, LENGTH, LONG) if each.name == name)
+    write_extended(model, method, LENGTH, LONG, tmp_path / name)
+    lines = dict(list_engine_lines(tmp_path / name))
+    for program, (first, *others) in TOLD[name].items():
+        assert first in lines[program] and all(part in lines[program] for part in others)
+        assert lines[program].startswith("cannot be told") == first.startswith("cannot be told")
 
 
 def decode(folder: Path, ids_NS: torch.Tensor, prefill: int) -> torch.Tensor:
