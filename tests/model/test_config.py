@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model import PRESETS, PositionConfig, TransformerConfig, make_preset
 from clockhands.model import config as module
-from clockhands.model.config_fields import DROPOUT_PLACES
+from clockhands.model.config import DROPOUT_PLACES
 from clockhands.options import options_of
 
 

@@ -84,7 +84,7 @@ def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
     common = [part for entry in common for part in entry.get("schemes", [entry])]
     layers = []
     for parts in list_layer_specs(position, num_layers):
-        tables = [*map(read_part, common), *((part.scheme, dict(part.options)) for part in parts)]
+        tables = [*map(read_part, common), *parts]
         layers.append(sorted((scheme, _fill_in(scheme, options)) for scheme, options in tables))
     return layers
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from clockhands.comparison import Plan
-from clockhands.model.config_fields import SIDES_BY_ARCHITECTURE, Side
-from clockhands.model.position_config import PositionConfig
+from clockhands.model.position_config import SIDES_BY_ARCHITECTURE, PositionConfig, Side
 from clockhands.model.side_schemes import list_layer_specs
 from clockhands.runs.recipe import Recipe
 from clockhands.schemes import read_part
@@ -80,7 +79,7 @@ def _list_layers(position: PositionConfig) -> Iterator[tuple[str, ...]]:
     parts = position.options["schemes"] if position.scheme == COMPOSITION else [position.scheme]
     common = [name for name, _ in map(read_part, parts) if name != NONE]
     for specs in list_layer_specs(position, max(1, len(position.pattern))):
-        yield (*common, *(spec.scheme for spec in specs))
+        yield (*common, *(name for name, _ in specs))
     if position.skip_every:
         yield ()
 

@@ -39,7 +39,7 @@ from clockhands.data import CORPORA
 from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
 from clockhands.files import find_recipe
 from clockhands.findings import Number
-from clockhands.model.config_fields import SIDES
+from clockhands.model.position_config import SIDES
 from clockhands.options import LARGEST_SEED, check_value, fits, options_of, parse, split_outside
 from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe

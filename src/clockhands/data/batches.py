@@ -81,10 +81,21 @@ class LengthBatches(PlannedBatches):
     ) -> None:
         super().__init__(seed=seed, shard=shard, shards=shards)
         self.longest_N = lengths_NC.max(axis=1, initial=0)
+        if (tokens is None) == (batch_size is None):
+            raise UsageError(f"tokens={tokens}, batch_size={batch_size}: bound batches by one of them")
+        if tokens is not None and not bucketed:
+            raise UsageError(f"tokens={tokens} bounds batches of like lengths; with bucketed=False give batch_size")
+        if batch_size is not None and batch_size < 1:
+            raise UsageError(f"batch_size={batch_size}; a batch holds at least one example")
+        if tokens is not None and len(self.longest_N) and self.longest_N.max() > tokens:
+            row = int(self.longest_N.argmax())
+            raise UsageError(
+                f"example {row + 1} has {self.longest_N[row]} tokens, more than a batch of tokens={tokens} holds; "
+                "raise it, or leave out long examples with max_length"
+            )
         # Ascending for odd lengths and descending for even ones: examples beside each other are alike also where one
         # length ends and the next begins.
         self.difference_N = (lengths_NC[:, 0] - lengths_NC[:, -1]) * np.where(self.longest_N % 2, 1, -1)
-        _check_bounds(self.longest_N, tokens, batch_size, bucketed)
         self.tokens, self.batch_size, self.bucketed, self.shuffle = tokens, batch_size, bucketed, shuffle
         # The longest side alone decides where the sorted epoch is cut, so the cuts are the same in every epoch.
         longest_N = np.sort(self.longest_N)
@@ -148,21 +159,6 @@ def padding_share(lengths_NC: NDArray[np.int64], batches: Iterable[Indices]) -> 
         real += int(lengths_BC.sum())
         padded += len(batch) * int(lengths_BC.max(axis=0).sum())
     return 1 - real / padded
-
-
-def _check_bounds(longest_N: Indices, tokens: int | None, batch_size: int | None, bucketed: bool) -> None:
-    if (tokens is None) == (batch_size is None):
-        raise UsageError(f"tokens={tokens}, batch_size={batch_size}: bound batches by one of them")
-    if tokens is not None and not bucketed:
-        raise UsageError(f"tokens={tokens} bounds batches of like lengths; with bucketed=False give batch_size")
-    if batch_size is not None and batch_size < 1:
-        raise UsageError(f"batch_size={batch_size}; a batch holds at least one example")
-    if tokens is not None and len(longest_N) and longest_N.max() > tokens:
-        row = int(longest_N.argmax())
-        raise UsageError(
-            f"example {row + 1} has {longest_N[row]} tokens, more than a batch of tokens={tokens} holds; "
-            "raise it, or leave out long examples with max_length"
-        )
 
 
 def _cut_by_tokens(sorted_N: Indices, tokens: int) -> list[int]:

@@ -54,22 +54,31 @@ def encode_pairs(
     A ClockhandsWarning counts the pairs that were left out or cut. Raises DataError for a longer pair with ``raise``
     and if no pair remains, UsageError for another value of ``longer``.
     """
+    if longer not in ("raise", "drop", "cut"):
+        raise UsageError(describe_unknown("choice for longer pairs", longer, ("raise", "drop", "cut")))
     sources = encode_texts(tokenizers.source, [pair.source for pair in pairs])
     targets = encode_texts(tokenizers.target, [pair.target for pair in pairs])
-    rows = list(zip(sources, targets, strict=True))
-    if max_length is not None:
-        count = sum(max(map(len, row)) > max_length for row in rows)
-        rows = _shorten(rows, max_length, longer)
-        if count and rows:
-            has, are = ("has", "is") if count == 1 else ("have", "are")
-            done = "left out" if longer == "drop" else f"cut to {max_length:,} tokens a side"
-            said = (
-                f"{count:,} of {len(pairs):,} pairs {has} a side of more than {max_length:,} tokens, and {are} {done}"
-            )
-            warnings.warn(f"{said}; raise {option} to read all of the text", ClockhandsWarning, stacklevel=2)
+    rows, count = [], 0
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
+        if max_length is not None and max(len(source), len(target)) > max_length:
+            count += 1
+            if longer == "raise":
+                raise DataError(
+                    f"pair {number} has {len(source)} source and {len(target)} target tokens, more than "
+                    f"max_length={max_length}; raise it, or choose longer='drop' or longer='cut'"
+                )
+            if longer == "drop":
+                continue
+            source, target = _cut(source, max_length), _cut(target, max_length)
+        rows.append((source, target))
     if not rows:
         why = f"each has a side of more than max_length={max_length} tokens" if pairs else "there are none"
         raise DataError(f"no pair is left of {len(pairs):,}: {why}")
+    if count:
+        has, are = ("has", "is") if count == 1 else ("have", "are")
+        done = "left out" if longer == "drop" else f"cut to {max_length:,} tokens a side"
+        said = f"{count:,} of {len(pairs):,} pairs {has} a side of more than {max_length:,} tokens, and {are} {done}"
+        warnings.warn(f"{said}; raise {option} to read all of the text", ClockhandsWarning, stacklevel=2)
     kept_sources, kept_targets = zip(*rows, strict=True)
     return PairDataset(Ragged.of(kept_sources), Ragged.of(kept_targets), len(pairs) - len(rows))
 
@@ -99,24 +108,6 @@ def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str
 def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.int32]:
     """Return the ids of all documents one after the other, each with the token that ends a text."""
     return encode_documents(tokenizer, documents).values
-
-
-def _shorten(
-    rows: list[tuple[list[int], list[int]]], max_length: int, longer: str
-) -> list[tuple[list[int], list[int]]]:
-    if longer not in ("raise", "drop", "cut"):
-        raise UsageError(describe_unknown("choice for longer pairs", longer, ("raise", "drop", "cut")))
-    if longer == "drop":
-        return [row for row in rows if max(map(len, row)) <= max_length]
-    if longer == "cut":
-        return [(_cut(source, max_length), _cut(target, max_length)) for source, target in rows]
-    for number, row in enumerate(rows, 1):
-        if max(map(len, row)) > max_length:
-            raise DataError(
-                f"pair {number} has {len(row[0])} source and {len(row[1])} target tokens, more than "
-                f"max_length={max_length}; raise it, or choose longer='drop' or longer='cut'"
-            )
-    return rows
 
 
 def _cut(ids: list[int], length: int) -> list[int]:

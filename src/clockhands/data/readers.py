@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from clockhands.data.population import Pair
 from clockhands.data.splits import Items
@@ -61,27 +60,21 @@ def read_parallel(
             "line n of one must be the translation of line n of the other"
         )
     rows = ((f"{source} and {target}, line {n}", *row) for n, row in enumerate(zip(sources, targets, strict=True), 1))
-    return list(_make_pairs(rows, skip_blank))
-
-
-def _make_pairs(rows: Iterable[tuple[str, str, str]], skip_blank: bool) -> Iterator[Pair]:
-    """Yield pairs from rows of (place, source, target); a row that is blank on both sides is left out.
-
-    Unless ``skip_blank``, raises DataError, which names the place, for a row that is blank on one side only.
-    """
-    for place, source, target in rows:
-        if source.strip() and target.strip():
-            yield Pair(source, target)
-        elif (source.strip() or target.strip()) and not skip_blank:
-            blank = "target" if source.strip() else "source"
-            raise DataError(f"{place}: the {blank} is blank; mend it, or leave such pairs out with skip_blank=true")
+    return cast(list[Pair], collect_items(rows, skip_blank))
 
 
 def collect_items(rows: Iterable[tuple[str, ...]], skip_blank: bool) -> Items:
-    """Return the pairs of rows of (place, source, target), or the documents of rows of (place, text)."""
-    rest = iter(rows)
-    first = next(rest, ("", "", ""))
-    everything = chain([first], rest)
-    if len(first) == 2:
-        return [text for _, text in everything if text.strip()]
-    return list(_make_pairs(cast(Iterable[tuple[str, str, str]], everything), skip_blank))
+    """Return the pairs of rows of (place, source, target), or the documents of rows of (place, text).
+
+    A row that is blank on all sides is left out. Unless ``skip_blank``, raises DataError, which names the place, for a
+    pair that is blank on one side only.
+    """
+    items: list[Any] = []
+    for place, *texts in rows:
+        there = [bool(text.strip()) for text in texts]
+        if all(there):
+            items.append(Pair(texts[0], texts[1]) if len(texts) == 2 else texts[0])
+        elif any(there) and not skip_blank:
+            blank = "target" if there[0] else "source"
+            raise DataError(f"{place}: the {blank} is blank; mend it, or leave such pairs out with skip_blank=true")
+    return items

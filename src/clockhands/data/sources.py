@@ -7,7 +7,7 @@ of the training text is held out; a hash of the text itself chooses it, so that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
@@ -51,16 +51,18 @@ def parallel(
     }
     encodings = source_encoding or encoding, target_encoding or encoding
     splits: dict[str, Items] = {}
-    for split, (sources, targets) in sides.items():
-        if (sources is None) != (targets is None):
-            named, missing = ("source", "target") if targets is None else ("target", "source")
+    for split, (one, other) in sides.items():
+        if (one is None) != (other is None):
+            named, missing = ("source", "target") if other is None else ("target", "source")
             raise UsageError(f"the {split} {named} file has no {missing} file beside it; give both or neither")
-        if sources is not None and targets is not None:
-            pairs = list(zip(_list_paths(sources), _list_paths(targets), strict=False))
-            counts = len(_list_paths(sources)), len(_list_paths(targets))
-            if counts[0] != counts[1]:
-                raise UsageError(f"{counts[0]} source files and {counts[1]} target files; they go together one by one")
-            read = (read_parallel(*files, *encodings, skip_blank=skip_blank) for files in pairs)
+        if one is not None and other is not None:
+            sources, targets = _list_paths(one), _list_paths(other)
+            if len(sources) != len(targets):
+                raise UsageError(
+                    f"{len(sources)} source files and {len(targets)} target files; they go together one by one"
+                )
+            files = zip(sources, targets, strict=True)
+            read = (read_parallel(*pair, *encodings, skip_blank=skip_blank) for pair in files)
             splits[split] = list(chain.from_iterable(read))
     return _make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
 
@@ -85,20 +87,13 @@ def table(
     ``format`` follows from the files' endings where it is not given; without ``header`` columns are named 1, 2, ...
     Raises as ``read_texts``.
     """
-
     columns = {"source": source, "target": target} if text is None else {"text": text}
-
-    def read(paths: Paths) -> Items:
-        rows = (read_texts(path, columns, format, header=header, encoding=encoding) for path in _list_paths(paths))
-        return collect_items(chain.from_iterable(rows), skip_blank)
-
-    return _make_corpus(
-        "table",
-        find_task_of_columns({"text": text}),
-        _read_each(read, train, validation, test),
-        holdout,
-        _join_names(train),
-    )
+    splits: dict[str, Items] = {}
+    for split, paths in {"train": train, "validation": validation, "test": test}.items():
+        if paths is not None:
+            rows = (read_texts(path, columns, format, header=header, encoding=encoding) for path in _list_paths(paths))
+            splits[split] = collect_items(chain.from_iterable(rows), skip_blank)
+    return _make_corpus("table", find_task_of_columns(columns), splits, holdout, _join_names(train))
 
 
 @corpus("text", "language modelling")
@@ -115,20 +110,12 @@ def text(
 
     If there is a single document and no validation file, its end is held out. Raises as ``read_documents``.
     """
-
-    def read(paths: Paths) -> list[str]:
-        return [document for path in _list_paths(paths) for document in read_documents(path, unit, encoding)]
-
-    return _make_corpus(
-        "text", "language modelling", _read_each(read, train, validation, test), holdout, _join_names(train)
-    )
-
-
-def _read_each(
-    read: Callable[[Paths], Items], train: Paths, validation: Paths | None, test: Paths | None
-) -> dict[str, Items]:
-    files = {"train": train, "validation": validation, "test": test}
-    return {split: read(paths) for split, paths in files.items() if paths is not None}
+    splits: dict[str, Items] = {}
+    for split, paths in {"train": train, "validation": validation, "test": test}.items():
+        if paths is not None:
+            read = (read_documents(path, unit, encoding) for path in _list_paths(paths))
+            splits[split] = list(chain.from_iterable(read))
+    return _make_corpus("text", "language modelling", splits, holdout, _join_names(train))
 
 
 def _make_corpus(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
@@ -219,4 +206,4 @@ def huggingface(
             rows = ((f"{dataset}[{there}], row {number}", row) for number, row in enumerate(opened[there]))
             splits[split] = collect_items(pick_texts(rows, columns), skip_blank)
     name = dataset if subset is None else f"{dataset}/{subset}"
-    return _make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)
+    return _make_corpus("huggingface", find_task_of_columns(columns), splits, holdout, name)

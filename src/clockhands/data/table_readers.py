@@ -34,12 +34,11 @@ def read_rows(
     named ``1``, ``2`` and so on. CSV has quotes; TSV has them where a spreadsheet wrote it, see ``_is_quoted``.
     Raises DataError for ragged rows and what is not JSON, UsageError for an ending that says no format.
     """
-    name = format or _choose_format(Path(path), encoding)
-    if name not in FORMATS:
-        raise UsageError(describe_unknown("table format", name, FORMATS))
-    if name == "jsonl":
-        return _read_json_rows(path, encoding)
-    return _read_table_rows(path, name, header, encoding)
+    format = format or _choose_format(Path(path), encoding)
+    if format not in FORMATS:
+        raise UsageError(describe_unknown("table format", format, FORMATS))
+    is_json = format == "jsonl"
+    return _read_json_rows(path, encoding) if is_json else _read_table_rows(path, format, header, encoding)
 
 
 def _choose_format(path: Path, encoding: str) -> str:
@@ -158,26 +157,26 @@ def pick_texts(
     Raises DataError for a column that holds no text, and for one that is missing, with the options to set.
     """
     for place, row in rows:
-        yield (place, *(_read_text(place, row, option, columns, header) for option in columns))
-
-
-def _read_text(place: str, row: Mapping[str, Any], option: str, columns: Mapping[str, str], header: bool) -> str:
-    value: Any = row
-    name = columns[option]
-    for part in (name,) if name in row else name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            there = [show_value(column, 40) for column in _list_columns(row)]
-            raise DataError(
-                f"{place}: there is no column {name!r}, which data.{option} names (columns: {', '.join(there)}); "
-                f"{_advise(row, columns, header)}"
-            )
-        value = value[part]
-    if not isinstance(value, str):
-        raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {show_value(value)}")
-    if not fits(value, str):
-        # JSON can write "\ud800", half of a pair, which no file and no terminal can hold.
-        raise DataError(f"{place}: column {name!r} holds {show_value(value)}, which is not text in Unicode without NUL")
-    return value
+        texts = []
+        for option, name in columns.items():
+            value: Any = row
+            for part in (name,) if name in row else name.split("."):
+                if not isinstance(value, Mapping) or part not in value:
+                    there = ", ".join(show_value(column, 40) for column in _list_columns(row))
+                    raise DataError(
+                        f"{place}: there is no column {name!r}, which data.{option} names (columns: {there}); "
+                        f"{_advise(row, columns, header)}"
+                    )
+                value = value[part]
+            if not isinstance(value, str):
+                what = f"no text but {type(value).__name__}: {show_value(value)}"
+                raise DataError(f"{place}: column {name!r} holds {what}")
+            if not fits(value, str):
+                # JSON can write "\ud800", half of a pair, which no file and no terminal can hold.
+                what = f"{show_value(value)}, which is not text in Unicode without NUL"
+                raise DataError(f"{place}: column {name!r} holds {what}")
+            texts.append(value)
+        yield (place, *texts)
 
 
 def _advise(row: Mapping[str, Any], columns: Mapping[str, str], header: bool) -> str:
@@ -188,10 +187,8 @@ def _advise(row: Mapping[str, Any], columns: Mapping[str, str], header: bool) ->
     free = [name for name in there if name not in columns.values()]
     named = {option: name if name in there else free.pop(0) for option, name in columns.items()}
     numbered = {option: str(number) for number, option in enumerate(columns, 1)}
-    by_name, by_number = (
-        " ".join(f"data.{option}={shlex.quote(name)}" for option, name in chosen.items())
-        for chosen in (named, numbered)
-    )
+    by_name = " ".join(f"data.{option}={shlex.quote(name)}" for option, name in named.items())
+    by_number = " ".join(f"data.{option}={number}" for option, number in numbered.items())
     if not header:
         return f"set {by_name}"
     if not all(NAME.fullmatch(name) for name in there):
@@ -200,7 +197,8 @@ def _advise(row: Mapping[str, Any], columns: Mapping[str, str], header: bool) ->
 
 
 def _list_columns(row: Mapping[str, Any]) -> list[str]:
-    nested = (
-        [f"{key}.{inner}" for inner in value] if isinstance(value, Mapping) else [key] for key, value in row.items()
-    )
-    return list(chain.from_iterable(nested))
+    """Return the names of columns, those inside others as ``translation.de``."""
+    names = []
+    for key, value in row.items():
+        names += [f"{key}.{inner}" for inner in value] if isinstance(value, Mapping) else [key]
+    return names

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tokenizers import Tokenizer, processors
 
-from clockhands.data.kinds import KINDS, SPECIAL, make_normalizer
+from clockhands.data.kinds import KINDS, SPECIAL, make_normalizer, make_untrained
 from clockhands.data.morphemes import make_tokenizer
 from clockhands.data.splits import Corpus, Task
 from clockhands.errors import CheckpointError, DataError, UsageError, describe_unknown
@@ -61,7 +61,16 @@ class Tokenizers:
         """A hash of how both tokenizers turn texts into ids and back; saving and opening does not change it."""
         digest = hashlib.blake2b(digest_size=16)
         for tokenizer in (self.source, self.target):
-            digest.update(json.dumps(_read_behaviour(tokenizer)).encode())
+            words = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
+            backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+            form, pieces = SAMPLE, []
+            if backend is not None and backend.normalizer:
+                form = backend.normalizer.normalize_str(SAMPLE)
+            if backend is not None and backend.pre_tokenizer:
+                pieces = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(form)]
+            decoded = tokenizer.decode([number for _, number in words[:256]])
+            behaviour = [words, decoded, form, pieces, tokenizer(SAMPLE)["input_ids"]]
+            digest.update(json.dumps(behaviour).encode())
         return digest.hexdigest()
 
     @classmethod
@@ -70,17 +79,6 @@ class Tokenizers:
         source = open_tokenizer(folder)
         apart = (Path(folder) / "target" / TOKENIZER).is_file()
         return cls(source, open_tokenizer(Path(folder) / "target") if apart else source)
-
-
-def _read_behaviour(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
-    """Return the tokens with their ids, the tokens as text, and the form, pieces and ids of a sample."""
-    words = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
-    some = [number for _, number in words[:256]]
-    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    normalised = backend.normalizer.normalize_str(SAMPLE) if backend is not None and backend.normalizer else SAMPLE
-    splits = backend is not None and backend.pre_tokenizer
-    pieces = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)] if splits else []
-    return [words, tokenizer.decode(some), normalised, pieces, tokenizer(SAMPLE)["input_ids"]]
 
 
 def train_tokenizers(
@@ -100,26 +98,26 @@ def train_tokenizers(
     list of the corpus, of which nothing is learned; None is ``morpheme`` where the corpus has such a list and no
     ``vocabulary`` is asked for, else ``bpe``. Raises UsageError for ``morpheme`` where there is no such list.
     """
+    task = task or corpus.task
     if kind is None:
         kind = "morpheme" if corpus.morphemes and vocabulary is None else "bpe"
+    form: dict[str, Any] = {"lowercase": lowercase, "normalisation": normalisation}
     if kind == "morpheme":
-        return _list_morphemes(corpus, task or corpus.task, shared, lowercase, normalisation)
-
-    def learn(texts: list[str]) -> PreTrainedTokenizerBase:
-        return train_tokenizer(
-            texts,
-            task=task or corpus.task,
-            kind=kind,
-            vocabulary=vocabulary,
-            lowercase=lowercase,
-            normalisation=normalisation,
-            min_frequency=min_frequency,
-        )
-
-    if shared or corpus.task == "language modelling":
-        both = learn(corpus.texts("train"))
-        return Tokenizers(both, both)
-    return Tokenizers(learn(corpus.sources("train")), learn(corpus.targets("train")))
+        if corpus.morphemes is None:
+            raise UsageError(
+                f"corpus {corpus.name!r} has no list of morphemes; take another kind of tokenizer, such as bpe"
+            )
+        special, (source, target) = _list_special_tokens(task), corpus.morphemes()
+        lists = [source + target] if shared else [source, target]
+        made = [make_tokenizer(morphemes, special, make_normalizer(**form, last=None)) for morphemes in lists]
+        ready = [_for_transformers(tokenizer, special, task) for tokenizer in made]
+    else:
+        form |= {"kind": kind, "vocabulary": vocabulary, "min_frequency": min_frequency, "task": task}
+        if shared or corpus.task == "language modelling":
+            ready = [train_tokenizer(corpus.texts("train"), **form)]
+        else:
+            ready = [train_tokenizer(texts, **form) for texts in (corpus.sources("train"), corpus.targets("train"))]
+    return Tokenizers(ready[0], ready[-1])
 
 
 def train_tokenizer(
@@ -144,7 +142,7 @@ def train_tokenizer(
     special = _list_special_tokens(task)
     if min_frequency < 1:
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
-    tokenizer, trainer = KINDS[kind](task == "translation", special, vocabulary, min_frequency)
+    tokenizer, trainer = make_untrained(kind, task == "translation", special, vocabulary, min_frequency)
     tokenizer.normalizer = make_normalizer(lowercase, normalisation, tokenizer.normalizer)
     if kind == "unigram" and vocabulary is not None:
         # Below this the trainer stops with a panic of its own; from here on it says what it needs.
@@ -161,20 +159,6 @@ def train_tokenizer(
             f"the {limit} possible with a {kind} tokenizer is {size}"
         )
     return _for_transformers(tokenizer, special, task)
-
-
-def _list_morphemes(corpus: Corpus, task: str, shared: bool, lowercase: bool, normalisation: str) -> Tokenizers:
-    """Make the tokenizers of the corpus's own list: of both sides together, or of each."""
-    if corpus.morphemes is None:
-        raise UsageError(
-            f"corpus {corpus.name!r} has no list of morphemes; take another kind of tokenizer, such as bpe"
-        )
-    special = _list_special_tokens(task)
-    source, target = corpus.morphemes()
-    lists = [source + target] if shared else [source, target]
-    made = [make_tokenizer(morphemes, special, make_normalizer(lowercase, normalisation, None)) for morphemes in lists]
-    ready = [_for_transformers(tokenizer, special, task) for tokenizer in made]
-    return Tokenizers(ready[0], ready[-1])
 
 
 def _list_special_tokens(task: str) -> list[str]:

@@ -19,7 +19,7 @@ from clockhands.errors import UsageError
 from clockhands.generation import Search, Translation
 from clockhands.generation.engines import DecodingOptions
 from clockhands.generation.translate import bound_length
-from clockhands.model.config_fields import StackSide
+from clockhands.model.position_config import StackSide
 from clockhands.runs import Run
 from clockhands.schemes import Scheme, Sinusoidal
 from clockhands.shapes import Float, Num, Tensor

@@ -18,7 +18,7 @@ from clockhands.exploring.tokenizer_rules import describe_tokens, read_rules
 from clockhands.generation.engines import get_end_tokens, get_start_token
 from clockhands.model import TransformerConfig
 from clockhands.model.block import Block
-from clockhands.model.config_fields import StackSide
+from clockhands.model.position_config import StackSide
 from clockhands.options import defaults_of, options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE, Index, RoPE, Sinusoidal

@@ -17,7 +17,7 @@ from clockhands.errors import ClockhandsError, UsageError
 from clockhands.exploring.tokenizer_rules import find_tokenizer_faults
 from clockhands.interchange.weights import copy_from_transformers
 from clockhands.model import TransformerConfig
-from clockhands.model.config_fields import StackSide
+from clockhands.model.position_config import StackSide
 from clockhands.models.subject import Subject
 from clockhands.options import options_of
 from clockhands.runs import Run

@@ -165,7 +165,7 @@ def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
     common = [read_part(part) for part in entry.get("schemes", [entry])]
     layers = []
     for index, specs in enumerate(list_layer_specs(position, num_layers)):
-        named = [*common, *((spec.scheme, spec.options) for spec in specs)]
+        named = [*common, *specs]
         named = [(name, options) for name, options in named if name != "none"]
         repeated = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
         if repeated:

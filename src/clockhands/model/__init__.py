@@ -2,7 +2,7 @@
 
 These classes need no transformers. A ``TransformerConfig`` is a frozen dataclass, which contains a ``PositionConfig``
 for each side and validates itself; ``make_preset`` makes one by name (``paper-base``, ``tutorial``, ``tiny``). A
-``Transformer`` is the model, which reads a ``TokenBatch``. Read the modules in this order: config_fields, config,
+``Transformer`` is the model, which reads a ``TokenBatch``. Read the modules in this order: config,
 input, attention, block, stack, transformer.
 
 ``clockhands.model.huggingface`` has the classes for transformers: ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,

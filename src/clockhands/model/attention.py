@@ -102,39 +102,6 @@ class Attention(nn.Module):
         """Join the heads and apply the output projection: [B, H, S, Kv] to [B, S, D]."""
         return self.out(out_BHSK.transpose(1, 2).flatten(2))
 
-    def attend_to_cached_keys(
-        self,
-        scheme: Scheme,
-        q_BHSK: Float[Tensor, "B H S K"],
-        stored_BHTKp: Float[Tensor, "B H T Kp"],
-        v_BHTK: Float[Tensor, "B H T Kv"],
-        placement: Placement,
-        *,
-        rotated: bool,
-        windowed: bool,
-    ) -> Float[Tensor, "B H S Kv"]:
-        """Attend to all keys of a cache, earlier ones and new: queries [B, H, S, K] to [B, H, S, Kv].
-
-        ``stored_BHTKp`` are the cached keys, with their positions as further channels if the scheme needs them
-        (``needs_stored_positions``). ``rotated``: whether queries, keys and values have been rotated before.
-        ``windowed``: whether the cache keeps only keys in the layer's window (``keeps_window``). Raises PositionError
-        if any other cache returned fewer keys than there are tokens.
-        """
-        if windowed:
-            if placement.mask_BHSM is not None:
-                kept = stored_BHTKp.shape[2]
-                placement = dataclasses.replace(placement, mask_BHSM=placement.mask_BHSM[..., -kept:])
-        elif placement.length is not None:
-            refuse_sliding_cache(stored_BHTKp, placement.length)
-            stored_BHTKp, v_BHTK = stored_BHTKp[:, :, : placement.length], v_BHTK[:, :, : placement.length]
-        if needs_stored_positions(scheme):
-            k_BHTK, kpos_BT = split_positions(stored_BHTKp, q_BHSK.shape[-1], placement.kpos_BT)
-        else:
-            # No hook that is still to be called reads the positions of keys, so that zeros [B, T] can stand for them.
-            k_BHTK, kpos_BT = stored_BHTKp, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
-        placement = dataclasses.replace(placement, kpos_BT=kpos_BT)
-        return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
-
 
 class SelfAttention(Attention):
     """Attention of every token to the tokens of the same side."""
@@ -180,30 +147,34 @@ class SelfAttention(Attention):
         q, k, v = q_BHSK, k_BHSK, v_BHSK
         if cache is not None:
             refuse_quantized_cache(scheme, cache, layer)
-        placement = self.locate_tokens(x_BSD, context)
+        if "locate" in scheme.active_hooks():
+            past_BHTA = None if cache is None else read_coordinates(scheme, cache, layer, self.head_dim)
+            # An offloaded cache may hold them on another device until it is asked for its keys.
+            past_BHTA = None if past_BHTA is None else past_BHTA.to(x_BSD.device)
+            located_BHSA = scheme.locate(x_BSD, placement.qpos_BS, past_BHTA)
+            if located_BHSA is not None:
+                placement = dataclasses.replace(placement, qpos_BS=located_BHSA, kpos_BT=located_BHSA)
         if cache is None:
             return self.attend_heads(scheme, q, k, v, placement)
-        rotated = scheme.declares.cache == "rotated"
+        rotated, stores_positions = scheme.declares.cache == "rotated", needs_stored_positions(scheme)
         if rotated:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
             v = scheme.rotate_values(v, placement.qpos_BS, placement.kpos_BT)
-        stored = append_positions(k, placement.kpos_BT) if needs_stored_positions(scheme) else k
+        stored = append_positions(k, placement.kpos_BT) if stores_positions else k
         stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
-        windowed = keeps_window(cache, layer)
-        return self.attend_to_cached_keys(scheme, q, stored, v, placement, rotated=rotated, windowed=windowed)
-
-    def locate_tokens(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Placement:
-        """Return the placement of a call, with the coordinates [B, H, S, A] of ``scheme.locate`` if it gives any."""
-        scheme, placement, cache = context.scheme, context.placement, context.cache
-        if "locate" not in scheme.active_hooks():
-            return placement
-        past_BHTA = None if cache is None else read_coordinates(scheme, cache, context.layer, self.head_dim)
-        # An offloaded cache may hold them on another device until it is asked for its keys.
-        past_BHTA = None if past_BHTA is None else past_BHTA.to(x_BSD.device)
-        located_BHSA = scheme.locate(x_BSD, placement.qpos_BS, past_BHTA)
-        if located_BHSA is None:
-            return placement
-        return dataclasses.replace(placement, qpos_BS=located_BHSA, kpos_BT=located_BHSA)
+        mask_BHSM, length = placement.mask_BHSM, placement.length
+        if keeps_window(cache, layer):
+            mask_BHSM = None if mask_BHSM is None else mask_BHSM[..., -stored.shape[2] :]
+        elif length is not None:
+            refuse_sliding_cache(stored, length)
+            stored, v = stored[:, :, :length], v[:, :, :length]
+        if stores_positions:
+            k, kpos_BT = split_positions(stored, q.shape[-1], placement.kpos_BT)
+        else:
+            # No hook that is still to be called reads the positions of keys, so that zeros [B, T] can stand for them.
+            k, kpos_BT = stored, placement.qpos_BS.new_zeros(()).expand(len(v), v.shape[2])
+        placement = dataclasses.replace(placement, kpos_BT=kpos_BT, mask_BHSM=mask_BHSM)
+        return self.attend_heads(scheme, q, k, v, placement, rotated=rotated)
 
 
 class CrossAttention(Attention):

@@ -8,8 +8,8 @@ from torch import nn
 
 from clockhands.model.attention import AttentionContext, CrossAttention, LatentAttention, SelfAttention
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_fields import StackSide
 from clockhands.model.layers import ExpertMixture, FeedForward, make_norm
+from clockhands.model.position_config import StackSide
 from clockhands.shapes import Float, Tensor
 
 

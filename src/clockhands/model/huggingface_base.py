@@ -15,12 +15,12 @@ from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from clockhands.errors import CheckpointError, PositionError, UsageError
-from clockhands.model.config_fields import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.kv_cache import find_window
 from clockhands.model.loss import LabelSmoothing
 from clockhands.model.loss import cross_entropy as compute_cross_entropy
 from clockhands.model.masks import has_padding_after_tokens
+from clockhands.model.position_config import Architecture
 from clockhands.model.stack import Stack
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_fields import StackSide
 from clockhands.model.layers import make_norm
+from clockhands.model.position_config import StackSide
 from clockhands.shapes import Float, Int, Tensor
 
 

@@ -140,19 +140,17 @@ class ExpertMixture(nn.Module):
             highest, index = logits_NE.topk(self.chosen, dim=-1)
             return index, highest.softmax(-1) if self.kind == "softmax" else highest.sigmoid()
         scores_NE = logits_NE.float().sigmoid()
-        index = self._hide_other_groups(scores_NE + self.correction_E).topk(self.chosen, dim=-1).indices
+        choosing_NE = scores_NE + self.correction_E
+        if self.groups > 1:
+            # Only the groups whose two best experts have the highest sums are chosen from.
+            grouped_NGE = choosing_NE.unflatten(1, (self.groups, -1))
+            best = grouped_NGE.topk(2, dim=-1).values.sum(-1).topk(self.chosen_groups, dim=-1).indices
+            hidden_NG = torch.ones_like(grouped_NGE[..., 0], dtype=torch.bool).scatter(1, best, False)
+            choosing_NE = grouped_NGE.masked_fill(hidden_NG[..., None], float("-inf")).flatten(1)
+        index = choosing_NE.topk(self.chosen, dim=-1).indices
         factors = scores_NE.gather(1, index)
         # As in DeepSeek's code: sigmoids that are all 0 in float32 are not divided by 0.
         return index, (factors / (factors.sum(-1, keepdim=True) + 1e-20) * self.scale).to(x_ND.dtype)
-
-    def _hide_other_groups(self, scores_NE: Float[Tensor, "N E"]) -> Float[Tensor, "N E"]:
-        """Return scores that are -∞ outside the groups whose two best experts have the highest sums."""
-        if self.groups == 1:
-            return scores_NE
-        grouped_NGE = scores_NE.unflatten(1, (self.groups, -1))
-        best = grouped_NGE.topk(2, dim=-1).values.sum(-1).topk(self.chosen_groups, dim=-1).indices
-        hidden_NG = torch.ones_like(grouped_NGE[..., 0], dtype=torch.bool).scatter(1, best, False)
-        return grouped_NGE.masked_fill(hidden_NG[..., None], float("-inf")).flatten(1)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
         """Compute the experts of every token and add their outputs: [B, S, D] to [B, S, D]."""

@@ -1,4 +1,4 @@
-"""How one side of a model encodes position: a scheme with its options, and how it joins the token embedding."""
+"""The sides of a model, and how one encodes position: a scheme with its options, and how it joins the tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from clockhands.errors import ConfigError, show_value
 from clockhands.options import Count, options_of, split_outside
@@ -15,6 +15,18 @@ from clockhands.schemes import read_part
 from clockhands.schemes.position_presets import POSITION_PRESETS
 from clockhands.settings import check_fields, settings
 
+Architecture = Literal["encoder-decoder", "decoder", "encoder"]
+"""Which stacks of layers a model has."""
+Side = Literal["encoder", "decoder", "cross"]
+"""Where attention is, and so where position can enter; ``cross`` is cross-attention."""
+SIDES: tuple[Side, ...] = get_args(Side)
+StackSide = Literal["encoder", "decoder"]
+"""The sides that have a stack of layers. Cross-attention has none of its own: it is in the decoder's layers."""
+SIDES_BY_ARCHITECTURE: dict[Architecture, tuple[Side, ...]] = {
+    "encoder-decoder": ("encoder", "decoder", "cross"),
+    "decoder": ("decoder",),
+    "encoder": ("encoder",),
+}
 LayerEntry: TypeAlias = str | Mapping[str, Any]
 """What one layer has: a scheme's name or table, a table ``{schemes = [...]}``, or the name of an entry of ``kinds``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,40 +30,33 @@ is built on the meta device, where tensors have no values; PyTorch takes a secon
 BYTES_OF_FLOAT32 = 4
 
 
-@dataclass(frozen=True)
-class _SchemeSpec:
-    """One scheme of a layer as a configuration names it: its name and its options."""
-
-    scheme: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[_SchemeSpec]:
-    """Return the schemes that an entry of ``layers`` names: a kind of layer, a scheme, or a table of one or several.
+def _read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[tuple[str, dict[str, Any]]]:
+    """Return names and options of the schemes that an entry of ``layers`` names: a kind, or one or several schemes.
 
     Raises ConfigError for an entry of another form.
     """
     if isinstance(entry, str) and entry in kinds:
         return _read_entry(kinds[entry], {})  # without kinds: a kind cannot name another
     if isinstance(entry, Mapping) and "schemes" in entry and "scheme" not in entry:
-        other_keys = [key for key in entry if key != "schemes"]
-        if other_keys or not isinstance(entry["schemes"], (list, tuple)):
-            raise ConfigError(
-                [f"{show_value(entry)} must be a table with a list of schemes and nothing else"], "layers"
-            )
-        return [_SchemeSpec(*read_part(part)) for part in entry["schemes"]]
-    return [_SchemeSpec(*read_part(entry))]
+        if len(entry) > 1 or not isinstance(entry["schemes"], (list, tuple)):
+            wrong = f"{show_value(entry)} must be a table with a list of schemes and nothing else"
+            raise ConfigError([wrong], "layers")
+        return [read_part(part) for part in entry["schemes"]]
+    return [read_part(entry)]
 
 
-def list_layer_specs(position: PositionConfig, num_layers: int) -> list[tuple[_SchemeSpec, ...]]:
-    """Return the schemes that each layer has besides the one that all layers have; a valid configuration is assumed."""
+def list_layer_specs(position: PositionConfig, num_layers: int) -> list[list[tuple[str, dict[str, Any]]]]:
+    """Return names and options of the schemes that each layer has besides the one that all layers have.
+
+    A valid configuration is assumed.
+    """
     if not position.layers:
-        return [()] * num_layers
-    pattern = position.pattern
-    return [
-        tuple(spec for spec in _read_entry(pattern[layer % len(pattern)], position.kinds) if spec.scheme != "none")
-        for layer in range(num_layers)
+        return [[]] * num_layers
+    pattern = [
+        [(name, options) for name, options in _read_entry(entry, position.kinds) if name != "none"]
+        for entry in position.pattern
     ]
+    return [pattern[layer % len(pattern)] for layer in range(num_layers)]
 
 
 def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
@@ -71,52 +64,48 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
 
     The number of layers is not needed.
     """
-    faults = []
-    if position.kinds and not position.layers:
+    faults, layers, kinds = [], position.layers or (), position.kinds
+    if kinds and not layers:
         faults.append(
             f"{side}.kinds is given and {side}.layers is not; name in {side}.layers which layer is of which kind"
         )
-    if position.layers and position.skip_every:
+    if layers and position.skip_every:
         faults.append(f"{side}.skip_every and {side}.layers both say which layers have a position; give one of them")
-    used = {entry for entry in position.layers or () if isinstance(entry, str)}
-    faults += [f"{side}.kinds.{name} is in no entry of {side}.layers" for name in position.kinds if name not in used]
-    for name, entry in position.kinds.items():
+    used = {entry for entry in layers if isinstance(entry, str)}
+    faults += [f"{side}.kinds.{name} is in no entry of {side}.layers" for name in kinds if name not in used]
+    for name, entry in kinds.items():
         faults += [f"{side}.kinds.{name}: {fault}" for fault in _find_entry_faults(entry, {})]
-    for index, entry in enumerate(position.layers or ()):
-        is_kind = isinstance(entry, str) and entry in position.kinds
-        if entry != ELLIPSIS and not is_kind:
-            faults += [f"{side}.layers[{index}]: {fault}" for fault in _find_entry_faults(entry, position.kinds)]
-        elif entry == ELLIPSIS and index != len(position.layers or ()) - 1:
+    for index, entry in enumerate(layers):
+        if entry == ELLIPSIS and index != len(layers) - 1:
             faults.append(f"{side}.layers[{index}] is '{ELLIPSIS}', which can only be the last entry")
+        elif entry != ELLIPSIS and not (isinstance(entry, str) and entry in kinds):
+            faults += [f"{side}.layers[{index}]: {fault}" for fault in _find_entry_faults(entry, kinds)]
     return faults
 
 
 def _find_entry_faults(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[str]:
     """Return what is wrong with one entry of ``layers`` or of ``kinds``."""
+    faults: list[str] = []
     try:
-        specs = _read_entry(entry, kinds)
+        for name, options in _read_entry(entry, kinds):
+            if name not in CATALOGUE and isinstance(entry, str) and kinds:
+                faults.append(describe_unknown("kind of layer or scheme", name, [*kinds, *CATALOGUE]))
+            elif name == "composition":
+                faults.append("name the parts of a composition as schemes = [...]")
+            else:
+                faults += find_option_faults(CATALOGUE, name, options)
     except ConfigError as fault:
         return list(fault.faults)
-    faults = []
-    for spec in specs:
-        if spec.scheme not in CATALOGUE and isinstance(entry, str) and kinds:
-            faults.append(describe_unknown("kind of layer or scheme", spec.scheme, [*kinds, *CATALOGUE]))
-        elif spec.scheme == "composition":
-            faults.append("name the parts of a composition as schemes = [...]")
-        else:
-            faults += find_option_faults(CATALOGUE, spec.scheme, spec.options)
     return faults
 
 
 def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int) -> list[str]:
     """Return why a layer schedule does not fit the number of layers, as a list of at most one sentence."""
-    if position.layers is None:
-        return []
     count = len(position.pattern)
     subject = f"{side}.layers has {count} {'entry' if count == 1 else 'entries'}"
-    if not count:
+    if position.layers is not None and not count:
         return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
-    if ELLIPSIS in position.layers:
+    if not count or ELLIPSIS in (position.layers or ()):
         return []
     if count > num_layers:
         return [
@@ -167,11 +156,11 @@ def build_side(position: PositionConfig, num_layers: int, sizes: Sizes) -> Built
     module_of_layer, module_of_key = [], dict[str, int]()
     for layer, specs in enumerate(list_layer_specs(position, num_layers)):
         # Layers with equal entries share one scheme, unless a part of it is ``per_layer``.
-        key = json.dumps([[spec.scheme, dict(spec.options)] for spec in specs], sort_keys=True)
+        key = json.dumps([[name, dict(options)] for name, options in specs], sort_keys=True)
         earlier = modules[module_of_key[key]] if key in module_of_key else None
         if earlier is None or earlier.per_layer:
             common = first if layer == 0 or not first.per_layer else build_common()
-            own_parts = [build(CATALOGUE, spec.scheme, sizes, spec.options, validated=True) for spec in specs]
+            own_parts = [build(CATALOGUE, name, sizes, options, validated=True) for name, options in specs]
             scheme = _join_common_and_own(first, common, own_parts)
             if earlier is not None:
                 _share_parts(earlier, scheme)
@@ -255,31 +244,24 @@ def summarise_side(position: PositionConfig, num_layers: int, sizes: Sizes) -> S
 
 @contextmanager
 def avoid_large_tables(position: PositionConfig, sizes: Sizes) -> Iterator[None]:
-    """Build schemes inside the block on the meta device if their tables could be large; keep the random state."""
-    could_be_large = BYTES_OF_FLOAT32 * _bound_table_entries(position, sizes) > SMALL_TABLE_BYTES
+    """Build schemes inside the block on the meta device if their tables could be large; keep the random state.
+
+    A table is taken to have at most the product of the two largest integers among sizes and options as entries. Options
+    that keep their defaults are not among them: with those, a table is small unless the sizes alone are large. A scheme
+    of another package may have a larger table, and is then not built on the meta device.
+    """
+    dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim, 1]
+    dimensions += [abs(int(value)) for value in _find_integers([position.options, position.layers, position.kinds])]
+    first, second = sorted(dimensions, reverse=True)[:2]
+    could_be_large = BYTES_OF_FLOAT32 * first * second > SMALL_TABLE_BYTES
     with torch.random.fork_rng(devices=[]), torch.device("meta") if could_be_large else nullcontext():
         yield
 
 
-def _bound_table_entries(position: PositionConfig, sizes: Sizes) -> int:
-    """Return the most entries that a table can have: the product of the two largest integers among sizes and options.
-
-    Options that keep their defaults are not among them: with those, a table is small unless the sizes alone are large.
-    A scheme of another package may have a larger table, and is then not built on the meta device.
-    """
-    dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
-    tables = (position.options, position.layers or (), position.kinds)
-    dimensions += [abs(int(value)) for table in tables for value in _find_integers(table)]
-    first, second = sorted([*dimensions, 1], reverse=True)[:2]
-    return first * second
-
-
 def _find_integers(value: Any) -> Iterator[int]:
     """Yield all integers in an option, also those in lists and tables."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _find_integers(item)
-    elif isinstance(value, int):
+    if isinstance(value, int):
         yield value
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _find_integers(item)

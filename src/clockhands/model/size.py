@@ -13,8 +13,8 @@ from torch import nn
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.block import Block
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_fields import StackSide
 from clockhands.model.layers import make_norm
+from clockhands.model.position_config import StackSide
 from clockhands.model.transformer import OutputLayer
 
 LAYER_OVERHEAD = 2**17

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -13,11 +13,11 @@ from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.block import Block
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_fields import Side, StackSide
 from clockhands.model.input import InputLayer
 from clockhands.model.kv_cache import KVCache
 from clockhands.model.layers import make_norm
 from clockhands.model.masks import Placement
+from clockhands.model.position_config import Side, StackSide
 from clockhands.model.token_batch import EncodedSource
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.composition_rules import combine_declarations
@@ -81,13 +81,6 @@ class SideSchemes(nn.ModuleList):
         return cast(Scheme, self[self._module_of_layer[layer]])
 
 
-class _CacheLimit(NamedTuple):
-    """How many tokens a text may have before cached keys are stale, and the transform or scheme that causes it."""
-
-    cause: str
-    length: int
-
-
 class Stack(nn.Module):
     """The encoder or the decoder: input layer, layers, and a last norm if the configuration has one."""
 
@@ -112,14 +105,14 @@ class Stack(nn.Module):
         self._cross_schemes = (schemes,)
 
     @cached_property
-    def cache_limit(self) -> _CacheLimit | None:
-        """The length of the text beyond which cached keys are stale, and the cause; None if they never are.
+    def cache_limit(self) -> tuple[str, int] | None:
+        """The transform or scheme for which cached keys become stale, and the most tokens of a text until they do.
 
-        A cache of unrotated keys does not help: cached values, and the keys of later layers, come from states that were
-        computed with the old positions.
+        None if they never do. A cache of unrotated keys does not help: cached values, and the keys of later layers,
+        come from states that were computed with the old positions.
         """
         if self.transform is not None and self.transform.depends_on_length:
-            return _CacheLimit(str(self.position_config.transform), 0)
+            return str(self.position_config.transform), 0
         # The schemes of the last layer may depend on the length: no keys are computed from the states that it returns,
         # and its own keys are cached unrotated where their rotation changes (``Declares.cache``).
         layers, sides = range(len(self.blocks) - 1), (self.schemes, *self._cross_schemes)
@@ -127,15 +120,13 @@ class Stack(nn.Module):
         if "encode" in self.schemes.at_input.active_hooks():
             used.append((self.schemes.name, self.schemes.at_input))
         changing = [(name, scheme.declares) for name, scheme in used if scheme.declares.depends_on_length]
-        limits = [_CacheLimit(name, declares.steady_length) for name, declares in changing]
-        return min(limits, key=lambda limit: limit.length, default=None)
+        limits = [(name, declares.steady_length) for name, declares in changing]
+        return min(limits, key=lambda limit: limit[1], default=None)
 
     def refuse_stale_cache(self, length: int | None) -> None:
         """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
-        if self.cache_limit is None:
-            return
-        cause, limit = self.cache_limit
-        if length is None or length > limit:
+        cause, limit = self.cache_limit or ("", 0)
+        if cause and (length is None or length > limit):
             beyond = f" once the text is longer than {limit} tokens" if limit else ""
             raise PositionError(
                 f"{cause} computes positions from the length of the text, so cached keys become stale{beyond}; "

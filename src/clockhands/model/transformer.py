@@ -11,7 +11,6 @@ from torch import nn
 
 from clockhands.errors import PositionError, UsageError
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_fields import StackSide
 from clockhands.model.input import InputLayer
 from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity, refuse_padding_after_tokens
 from clockhands.model.layers import ACTIVATIONS, FusedLinear, make_norm
@@ -23,6 +22,7 @@ from clockhands.model.masks import (
     make_static_cache_mask,
     select_mask_of_new_tokens,
 )
+from clockhands.model.position_config import StackSide
 from clockhands.model.stack import SideSchemes, Stack
 from clockhands.model.token_batch import EncodedSource, TokenBatch
 from clockhands.schemes import Scheme

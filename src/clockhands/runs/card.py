@@ -14,7 +14,7 @@ from clockhands import __version__
 from clockhands.errors import ClockhandsWarning, DataError
 from clockhands.files import write_text
 from clockhands.findings import Findings
-from clockhands.model.config_fields import Architecture
+from clockhands.model.position_config import Architecture
 from clockhands.runs.folder import CARD, CARD_MARK, is_generated_card
 from clockhands.runs.run import ACTIONS, COMMANDS, Run
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -66,32 +67,18 @@ class _PlainTokenizer:
         return self.backend_tokenizer.decode_batch([*map(list, rows)], skip_special_tokens=skip_special_tokens)
 
 
-@dataclass(frozen=True)
-class _PlainConfig:
-    """What an engine asks of a configuration."""
-
-    transformer_config: TransformerConfig
-    eos_token_id: int
-    decoder_start_token_id: int
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens that the model writes."""
-        return self.transformer_config.vocab_size
-
-    def find_start_token(self) -> int:
-        """Return the token from which the decoder starts."""
-        return self.decoder_start_token_id
-
-
 class PlainModel(nn.Module):
-    """A ``Transformer`` on the CPU with its configuration."""
+    """A ``Transformer`` on the CPU with what an engine asks of a configuration."""
 
     device = torch.device("cpu")
 
-    def __init__(self, config: _PlainConfig) -> None:
+    def __init__(self, config: TransformerConfig, eos_token_id: int, start: int) -> None:
         super().__init__()
-        self.config, self.model = config, Transformer(config.transformer_config)
+        self.model = Transformer(config)
+        self.config = SimpleNamespace(
+            transformer_config=config, vocab_size=config.vocab_size, eos_token_id=eos_token_id,
+            decoder_start_token_id=start, find_start_token=lambda: start,
+        )  # fmt: skip
 
     @property
     def transformer(self) -> Transformer:
@@ -131,7 +118,7 @@ def open_plain(folder: Path) -> PlainRun | None:
         if tokenizers.fingerprint != raw.get("tokenizer_fingerprint"):
             return None
         with torch.random.fork_rng(devices=[]):
-            model = PlainModel(_PlainConfig(config, *ids)).eval()  # type: ignore[arg-type]
+            model = PlainModel(config, *ids).eval()  # type: ignore[arg-type]
         report = model.load_state_dict(load_file(folder / WEIGHTS), strict=False)
         tied = {f"model.{name}" for name in model.model.map_tied_parameters()}
         if report.unexpected_keys or set(report.missing_keys) - tied:

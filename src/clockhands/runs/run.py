@@ -29,8 +29,8 @@ from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.trained_length import lacks_trained_length
 
 if TYPE_CHECKING:
-    from clockhands.model.config_fields import Architecture
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
+    from clockhands.model.position_config import Architecture
 
 
 ACTIONS = {

@@ -4,6 +4,7 @@ that every machine already has."""
 from __future__ import annotations
 
 import hashlib
+import math
 import platform
 import random
 import sysconfig
@@ -40,13 +41,30 @@ def stdlib(*, limit: int = 4_000_000, file_limit: int = 0, validation: float = 0
     if not (validation > 0 and test > 0 and validation + test < 0.9):
         raise UsageError(f"corpus 'stdlib': validation={validation} and test={test} are shares above 0 and below 0.9")
     folder = Path(sysconfig.get_paths()["stdlib"])
-    names = _list_names(folder)
+    found = [path.relative_to(folder) for path in folder.rglob("*.py")]
+    names = [path.as_posix() for path in found if not LEFT_OUT.intersection(path.parts)]
+    names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
     read = partial(_read, folder, file_limit)
-    chosen = _read_files(folder, read, names, limit)
+    chosen: dict[str, str] = {}
+    room = limit or math.inf
+    for name in names:
+        text = read(name)
+        room -= len(text)
+        if room < 0:
+            break
+        if text.strip():
+            chosen[name] = text
+    if not chosen:
+        raise DataError(f"no Python source was found in {folder}; this interpreter comes without its standard library")
     splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     held_out = set()
     for place, (name, text) in enumerate(chosen.items()):
-        split = _split(place, validation, test)
+        # Both shares spread evenly over the queue, out of step with each other.
+        split = "train"
+        if int((place + 1) * validation) > int(place * validation):
+            split = "validation"
+        elif int((place + 1) * test + 0.5) > int(place * test + 0.5):
+            split = "test"
         splits[split].append(text)
         if split != "train":
             held_out.add(name)
@@ -61,32 +79,6 @@ def stdlib(*, limit: int = 4_000_000, file_limit: int = 0, validation: float = 0
     others = [name for name in names if name not in held_out]
     redraw = partial(_redraw, read, others, sum(map(len, splits["train"])))
     return Corpus("stdlib", "language modelling", splits, description, facts, redraw=redraw)
-
-
-def _list_names(folder: Path) -> list[str]:
-    """Return the names of all files, in the order of their hashes."""
-    names = [
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*.py")
-        if not LEFT_OUT.intersection(path.relative_to(folder).parts)
-    ]
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
-
-
-def _read_files(folder: Path, read: Callable[[str], str], names: Sequence[str], limit: int) -> dict[str, str]:
-    """Return the text of the first files by name, up to ``limit`` characters; empty ones are left out."""
-    chosen: dict[str, str] = {}
-    room = limit or float("inf")
-    for name in names:
-        text = read(name)
-        room -= len(text)
-        if room < 0:
-            break
-        if text.strip():
-            chosen[name] = text
-    if not chosen:
-        raise DataError(f"no Python source was found in {folder}; this interpreter comes without its standard library")
-    return chosen
 
 
 def _read(folder: Path, file_limit: int, name: str) -> str:
@@ -108,10 +100,3 @@ def _redraw(read: Callable[[str], str], names: Sequence[str], characters: int, n
         if text.strip():
             texts.append(text)
     return texts
-
-
-def _split(place: int, validation: float, test: float) -> str:
-    """Return the split of a place in the queue: both shares spread evenly, out of step with each other."""
-    if int((place + 1) * validation) > int(place * validation):
-        return "validation"
-    return "test" if int((place + 1) * test + 0.5) > int(place * test + 0.5) else "train"

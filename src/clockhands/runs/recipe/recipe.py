@@ -19,7 +19,7 @@ from clockhands.data.splits import ITEMS
 from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe
 from clockhands.model.config import PRESETS, TransformerConfig
-from clockhands.model.config_fields import SIDES
+from clockhands.model.position_config import SIDES
 from clockhands.options import MISSING, check_options, defaults_of, parse
 from clockhands.reading import read_toml
 from clockhands.runs.folder import RECIPE

@@ -16,8 +16,7 @@ from typing import Any
 from clockhands.data import CORPORA
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown, show_value
 from clockhands.model.config import PRESETS, TransformerConfig
-from clockhands.model.config_fields import SIDES
-from clockhands.model.position_config import PositionConfig, spell_out_short_forms
+from clockhands.model.position_config import SIDES, PositionConfig, spell_out_short_forms
 from clockhands.options import Option, convert, options_of, parse, takes_path
 from clockhands.pretrained import CONFIG, TOKENIZER
 from clockhands.runs.folder import find_model_folder

@@ -285,15 +285,9 @@ Name: TypeAlias = Literal[
 
 BITS = _draw_letters("01")
 
-
-def _answer_flag(*, odd: bool) -> Symbols:
-    """Return the answer of a question of yes (1) or no (0)."""
-    return ["1" if odd else "0"]
-
-
 TASKS: dict[str, Task] = {
-    "even-pairs": Task(BITS, lambda s: _answer_flag(odd=s[0] != s[-1]), shuffle),
-    "parity": Task(BITS, lambda s: _answer_flag(odd=s.count("1") % 2 == 1), shuffle),
+    "even-pairs": Task(BITS, lambda s: [str(int(s[0] != s[-1]))], shuffle),
+    "parity": Task(BITS, lambda s: [str(s.count("1") % 2)], shuffle),
     "modular-arithmetic": Task(_draw_arithmetic, lambda s: [str(evaluate(s))], _shuffle_among(DIGITS, "+-*")),
     "cycle-navigation": Task(
         lambda length, rng: rng.choices(("stay", "right", "left"), k=length),

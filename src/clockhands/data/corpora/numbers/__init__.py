@@ -14,7 +14,7 @@ from typing import Annotated
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.numbers.populations import (
-    OtherNumbers,
+    draw_other_numbers,
     list_languages,
     list_morphemes,
     make_pair,
@@ -92,16 +92,11 @@ def numbers(
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
     morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
     populations = make_populations(source, target, largest, train + validation + test)
-    others = OtherNumbers(
-        largest,
-        tuple(chosen[:train]),
-        frozenset(chosen[train:]),
-        measure if longer else None,
-        spell,
-        tuple(rounds),
-        seed,
-    )
-    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations, others)
+    redraw = partial(
+        draw_other_numbers, largest=largest, trained=chosen[:train], held_out=frozenset(chosen[train:]),
+        measure=measure if longer else None, spell=spell, rounds=rounds, seed=seed,
+    )  # fmt: skip
+    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations, redraw)
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:

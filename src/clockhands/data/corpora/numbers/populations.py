@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -162,42 +163,33 @@ def plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
         start, drawn = end, drawn + quota
 
 
-@dataclass(frozen=True)
-class OtherNumbers:
-    """Draws a training split anew: as many numbers of every count of digits as ``trained``, none of ``held_out``.
+def draw_other_numbers(
+    number: int,
+    *,
+    largest: int,
+    trained: Sequence[int],
+    held_out: Collection[int],
+    measure: Callable[[], tuple[int, int]] | None,
+    spell: Callable[[int], Pair],
+    rounds: Sequence[int],
+    seed: int,
+) -> list[Pair]:
+    """Draw a training split anew, which ``number`` decides: as many numbers of every count of digits as ``trained``.
 
-    ``measure`` returns the characters that no source and no target may exceed, because splits of longer text begin
-    above them; None where there are no such splits.
+    None is ``held_out``; those of the first draw may be among them. ``measure`` returns the characters that no source
+    and no target may exceed, because splits of longer text begin above them; None where there are no such splits.
     ``rounds``: the round numbers that every draw ends with.
     """
-
-    largest: int
-    trained: tuple[int, ...]
-    held_out: frozenset[int]
-    measure: Callable[[], tuple[int, int]] | None
-    spell: Callable[[int], Pair]
-    rounds: tuple[int, ...]
-    seed: int
-
-    def __call__(self, number: int) -> list[Pair]:
-        """Return the draw that ``number`` decides."""
-        rng = random.Random(f"numbers:{self.largest}:{len(self.trained)}:{self.seed}:redrawn:{number}")
-        pairs: list[Pair] = []
-        for start, end, _ in plan_quotas(self.largest, len(self.trained) + len(self.held_out)):
-            wanted = sum(start <= number < end for number in self.trained)
-            pairs += islice(self._list_fitting(range(start, end), rng), wanted)
-        rng.shuffle(pairs)
-        return pairs + [self.spell(number) for number in self.rounds]
-
-    def _list_fitting(self, numbers: range, rng: random.Random) -> Iterator[Pair]:
-        """Yield different numbers in random order that may be trained on; those of the first draw are among them."""
-        bounds = self.measure() if self.measure else None
-        for number in _draw_different(numbers, rng):
-            if number in self.held_out:
-                continue
-            pair = self.spell(number)
-            if bounds is None or (len(pair.source) <= bounds[0] and len(pair.target) <= bounds[1]):
-                yield pair
+    rng = random.Random(f"numbers:{largest}:{len(trained)}:{seed}:redrawn:{number}")
+    source_bound, target_bound = measure() if measure else (math.inf, math.inf)
+    pairs: list[Pair] = []
+    for start, end, _ in plan_quotas(largest, len(trained) + len(held_out)):
+        wanted = sum(start <= other < end for other in trained)
+        others = (spell(other) for other in _draw_different(range(start, end), rng) if other not in held_out)
+        fitting = (pair for pair in others if len(pair.source) <= source_bound and len(pair.target) <= target_bound)
+        pairs += islice(fitting, wanted)
+    rng.shuffle(pairs)
+    return pairs + [spell(number) for number in rounds]
 
 
 def _draw_different(numbers: range, rng: random.Random) -> Iterator[int]:
