@@ -33,7 +33,7 @@ _export_check = partial(check, huggingface=True, optional=True, precise=False, r
 
 
 @_attention_check("attention.sdpa", _BIAS_OF_ONE)
-def sdpa(subject: Subject) -> Iterator[Measurement]:
+def _sdpa(subject: Subject) -> Iterator[Measurement]:
     """eager and sdpa give the same logits, padded or not."""
     if not getattr(subject.module, "_supports_sdpa", False):
         raise Inapplicable("the model declares no support for sdpa")
@@ -41,7 +41,7 @@ def sdpa(subject: Subject) -> Iterator[Measurement]:
 
 
 @_attention_check("attention.flex", _BIAS_OF_ONE, optional=True, precise=False)
-def flex(subject: Subject) -> Iterator[Measurement]:
+def _flex(subject: Subject) -> Iterator[Measurement]:
     """eager and flex attention give the same logits, padded or not."""
     if not getattr(subject.module, "_supports_flex_attn", False):
         raise Inapplicable("the model declares no support for flex attention")
@@ -95,7 +95,7 @@ def _compile(subject: Subject) -> Subject:
 
 
 @_export_check("export.compile", _FROZEN, needs=("module",), uses=("compile and export",))
-def compiled(subject: Subject) -> Iterator[Measurement]:
+def _compiled(subject: Subject) -> Iterator[Measurement]:
     """torch.compile changes nothing, at any of three lengths."""
     twin = _compile(subject)
     try:
@@ -107,7 +107,7 @@ def compiled(subject: Subject) -> Iterator[Measurement]:
 
 
 @_export_check("export.export", _FROZEN, causal=True, uses=("compile and export",))
-def exported(subject: Subject) -> Iterator[Measurement]:
+def _exported(subject: Subject) -> Iterator[Measurement]:
     """torch.export with a free length changes nothing, at any of three lengths.
 
     One program for all lengths is exported, from token ids alone.
@@ -132,7 +132,7 @@ def exported(subject: Subject) -> Iterator[Measurement]:
     causal=True,
     uses=("compile and export", "static cache"),
 )
-def static(subject: Subject) -> Measurement:
+def _static(subject: Subject) -> Measurement:
     """Compiled, with a cache of fixed size, single steps equal all at once.
 
     This is how generate() reads on a GPU.

@@ -40,7 +40,7 @@ def _draw(subject: Subject, before: int, grid: tuple[int, int], after: int, salt
 
 
 @_axes_check("axes.equal", "an axis that is read from another place, or sections that do not add up to the head")
-def equal(subject: Subject) -> Measurement:
+def _equal(subject: Subject) -> Measurement:
     """Text whose position is the same on every axis reads as text with one row of positions."""
     ids = subject.tokens(2, 20)
     lines = subject.arange(2, 20).expand(_AXES, -1, -1)
@@ -48,7 +48,7 @@ def equal(subject: Subject) -> Measurement:
 
 
 @_axes_check("axes.heard", "an axis that is dropped")
-def heard(subject: Subject) -> Iterator[Measurement]:
+def _heard(subject: Subject) -> Iterator[Measurement]:
     """The place on each axis reaches the logits."""
     pairs = min((table.shape[-1] for table in angle_tables(subject.get_module()).values()), default=_AXES)
     if pairs < _AXES:
@@ -66,7 +66,7 @@ def heard(subject: Subject) -> Iterator[Measurement]:
     "axes.pieces",
     "positions of a piece that are not those that were passed; a grid counted by its tokens once it is cached",
 )
-def pieces(subject: Subject) -> Measurement:
+def _pieces(subject: Subject) -> Measurement:
     """A text with a grid, read in pieces with its positions, equals the whole."""
     ids, positions = _draw(subject, 5, _WIDE, 6)
     grid = 5 + _WIDE[0] * _WIDE[1]
@@ -77,7 +77,7 @@ def pieces(subject: Subject) -> Measurement:
 @_axes_check(
     "axes.rows", "one row's positions for all rows; positions counted from the mask in place of those that were passed"
 )
-def rows(subject: Subject) -> Iterator[Measurement]:
+def _rows(subject: Subject) -> Iterator[Measurement]:
     """Rows with different grids, the shorter padded on the left, answer in a batch what each answers alone."""
     texts = [_draw(subject, 5, _WIDE, 6), _draw(subject, 3, _TALL, 5, salt=1)]
     width = max(ids.shape[1] for ids, _ in texts)
@@ -94,7 +94,7 @@ def rows(subject: Subject) -> Iterator[Measurement]:
 
 
 @_axes_check("axes.packing", "documents told by the axes of a grid")
-def packing(subject: Subject) -> Iterator[Measurement]:
+def _packing(subject: Subject) -> Iterator[Measurement]:
     """Texts with grids, packed by a first row that counts the tokens of each, do not see each other.
 
     Positions then have four rows, of which the last three are the axes.

@@ -42,19 +42,19 @@ def _compare_pieces(subject: Subject, stops: list[int]) -> Measurement:
     "an offset dropped; a window cut wrongly",
     uses=("cached decoding", "resume", "rollback", "left-padded generate"),
 )
-def steps(subject: Subject) -> Measurement:
+def _steps(subject: Subject) -> Measurement:
     """One token at a time equals all at once, also past the window."""
     return _compare_pieces(subject, list(range(8, _LENGTH + 1)))
 
 
 @_cache_check("cache.chunks", "a mask or a state that restarts at the second chunk", uses=("resume",))
-def chunks(subject: Subject) -> Measurement:
+def _chunks(subject: Subject) -> Measurement:
     """Continuing with several tokens equals all at once."""
     return _compare_pieces(subject, [11, 18, 31, _LENGTH])
 
 
 @_cache_check("cache.rollback", "rejected drafts that stay; an offset that is not taken back", uses=("rollback",))
-def rollback(subject: Subject) -> Measurement:
+def _rollback(subject: Subject) -> Measurement:
     """Tokens taken back leave no trace in the cache.
 
     Five tokens are taken back, and others read in their place, inside the window.
@@ -78,7 +78,7 @@ def rollback(subject: Subject) -> Measurement:
     "one position shared by all rows at a decoding step",
     uses=("left padding with position_ids", "left-padded generate"),
 )
-def padded(subject: Subject) -> Measurement:
+def _padded(subject: Subject) -> Measurement:
     """Rows of unequal length, padded on the left, decode with a cache as each does alone."""
     ids = subject.tokens(1, 20)
     pads = subject.tokens(1, 4, salt=5)
@@ -96,7 +96,7 @@ def _mask_first(ids: Tensor, pads: int) -> Tensor:
 
 
 @_cache_check("cache.static", "slots that were never written looked at", huggingface=True, uses=("static cache",))
-def static(subject: Subject) -> Measurement:
+def _static(subject: Subject) -> Measurement:
     """A cache of fixed size gives what a growing one gives."""
     ids, cache = subject.tokens(1, 24), new_cache(subject)
     cache.state = make_static_cache(subject)
@@ -120,7 +120,7 @@ def make_static_cache(subject: Subject) -> Any:
     "positions counted from the part of the mask that belongs to the new tokens",
     uses=("cached decoding", "left-padded generate"),
 )
-def ones(subject: Subject) -> Measurement:
+def _ones(subject: Subject) -> Measurement:
     """Under a mask of ones, one token at a time equals all at once."""
     return _compare_masked_steps(subject, 0)
 
@@ -130,7 +130,7 @@ def ones(subject: Subject) -> Measurement:
     "pads that count at a decoding step and not in a whole text, or the other way round",
     uses=("left-padded generate", "left padding by the mask alone"),
 )
-def left_mask(subject: Subject) -> Measurement:
+def _left_mask(subject: Subject) -> Measurement:
     """Padded on the left, under the mask alone, one token at a time equals all at once."""
     return _compare_masked_steps(subject, 4)
 
@@ -149,7 +149,7 @@ def _compare_masked_steps(subject: Subject, pads: int) -> Measurement:
     "a mask or positions cut wrongly at the border of a chunk",
     uses=("resume", "left-padded generate"),
 )
-def prefill(subject: Subject) -> Iterator[Measurement]:
+def _prefill(subject: Subject) -> Iterator[Measurement]:
     """A batch of unequal rows read in chunks equals each row alone.
 
     One row has pads on the left; its first chunk of seven is pads alone.
@@ -165,7 +165,7 @@ def prefill(subject: Subject) -> Iterator[Measurement]:
     "one count of tokens for all rows; rejected drafts that are still attended to",
     uses=("rollback",),
 )
-def rollback_rows(subject: Subject) -> Iterator[Measurement]:
+def _rollback_rows(subject: Subject) -> Iterator[Measurement]:
     """Drafts that one row rejects and another keeps leave no trace.
 
     Two rows read five drafts; the last three of one row are masked, and both go on, each at its own position. All of it
@@ -187,7 +187,7 @@ def rollback_rows(subject: Subject) -> Iterator[Measurement]:
 
 
 @_cache_check("cache.prefix", "state that is kept beside the cache, and not copied with it", uses=("prefix cache",))
-def prefix(subject: Subject) -> Iterator[Measurement]:
+def _prefix(subject: Subject) -> Iterator[Measurement]:
     """Two texts continued from copies of one cache equal the whole texts."""
     start, cache = subject.tokens(1, 12), new_cache(subject)
     subject.logits(start, cache=cache)
@@ -200,7 +200,7 @@ def prefix(subject: Subject) -> Iterator[Measurement]:
 
 
 @_cache_check("cache.reorder", "a part of the cache that is not reordered with the rest", uses=("beam search",))
-def reorder(subject: Subject) -> Measurement:
+def _reorder(subject: Subject) -> Measurement:
     """Rows of a cache in another order decode as those rows do.
 
     Three rows are read; the third, the first and the first again go on, as in beam search.
@@ -223,7 +223,7 @@ def reorder(subject: Subject) -> Measurement:
     uses=("prefix cache",),
     needs=("reuse",),
 )
-def reused(subject: Subject) -> Measurement:
+def _reused(subject: Subject) -> Measurement:
     """A text whose beginning is in the program's prefix cache is read as without."""
     adapter: Any = subject.adapter
     first, second = subject.tokens(2, 48).split(1)
@@ -239,7 +239,7 @@ def reused(subject: Subject) -> Measurement:
     needs=("move",),
     shared=True,
 )
-def moved(subject: Subject) -> Measurement:
+def _moved(subject: Subject) -> Measurement:
     """Where only distances count, keys in the cache that are moved on change nothing."""
     if subject.facts.absolute:
         raise Inapplicable("positions are absolute")

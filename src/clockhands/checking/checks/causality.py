@@ -30,7 +30,7 @@ _ROUNDING = 2.5e-6  # of an angle, in float32, for each position further, and wh
     causal=True,
     uses=("one text after another", "cached decoding"),
 )
-def future(subject: Subject) -> Measurement:
+def _future(subject: Subject) -> Measurement:
     """No token changes anything before it; every place is tried.
 
     Token i + 1 is replaced in row i: the logits up to token i must be those of the same row of an unchanged batch.
@@ -54,7 +54,7 @@ def future(subject: Subject) -> Measurement:
     causal=True,
     uses=("one text after another", "cached decoding"),
 )
-def prefix(subject: Subject) -> Iterator[Measurement]:
+def _prefix(subject: Subject) -> Iterator[Measurement]:
     """Logits of a prefix do not depend on how long the text is."""
     ids = subject.tokens(1, 36)
     whole = subject.logits(ids)
@@ -63,7 +63,7 @@ def prefix(subject: Subject) -> Iterator[Measurement]:
 
 
 @check("order.matters", "an encoding that is never applied", uses=("one text after another",))
-def order(subject: Subject) -> Measurement:
+def _order(subject: Subject) -> Measurement:
     """The order of the tokens reaches the logits.
 
     The early tokens are reversed: the logits at the unchanged end must differ.
@@ -81,7 +81,7 @@ def order(subject: Subject) -> Measurement:
     causal=True,
     uses=("one text after another",),
 )
-def places(subject: Subject) -> Measurement:
+def _places(subject: Subject) -> Measurement:
     """A token is told its place by a vector, a rotation or a bias, and not by the causal mask alone.
 
     One token is read at sixteen places: its first state, its queries and keys, and the bias on its logits.
@@ -109,7 +109,7 @@ def places(subject: Subject) -> Measurement:
     needs=("positions",),
     uses=("given position_ids",),
 )
-def explicit(subject: Subject) -> Measurement:
+def _explicit(subject: Subject) -> Measurement:
     """position_ids of 0, 1, 2 ... give what no position_ids give.
 
     They begin at 0 whatever the model's own first number is.
@@ -126,7 +126,7 @@ def explicit(subject: Subject) -> Measurement:
     needs=("positions",),
     uses=("given position_ids", "left padding with position_ids"),
 )
-def matter(subject: Subject) -> Measurement:
+def _matter(subject: Subject) -> Measurement:
     """position_ids reach the logits."""
     silent = "RoPE" not in subject.facts.scheme.split(" + ") and not subject.facts.absolute
     if silent and hasattr(subject.adapter, "config"):
@@ -142,7 +142,7 @@ def matter(subject: Subject) -> Measurement:
     needs=("positions",),
     uses=("moved positions",),
 )
-def shift(subject: Subject) -> Iterator[Measurement]:
+def _shift(subject: Subject) -> Iterator[Measurement]:
     """All positions moved by the same amount change nothing.
 
     They are moved by 5 and by 60 (less where the table ends sooner), and to where positions of 8 and 16 bits end: that

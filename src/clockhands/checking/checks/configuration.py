@@ -31,7 +31,7 @@ _config_check = partial(check, huggingface=True, uses=("a changed configuration"
 
 
 @_config_check("config.theta", "a base read from another key, or overwritten by a default")
-def theta(subject: Subject) -> Iterator[Measurement]:
+def _theta(subject: Subject) -> Iterator[Measurement]:
     """Every theta in the configuration has an effect."""
     _require_rotation(subject)
     paths = _find_used(subject, "rope_theta", "no theta in the configuration")
@@ -41,7 +41,7 @@ def theta(subject: Subject) -> Iterator[Measurement]:
 
 
 @_config_check("config.partial", "partial_rotary_factor dropped")
-def partial_rotation(subject: Subject) -> Iterator[Measurement]:
+def _partial_rotation(subject: Subject) -> Iterator[Measurement]:
     """The share of each head that is rotated has an effect."""
     paths = _find_used(subject, "partial_rotary_factor", "no partial_rotary_factor in the configuration")
     if _find_used(subject, "mrope_section"):
@@ -51,7 +51,7 @@ def partial_rotation(subject: Subject) -> Iterator[Measurement]:
 
 
 @_config_check("config.scaling", "rope_parameters read too early, or not at all")
-def scaling(subject: Subject) -> Iterator[Measurement]:
+def _scaling(subject: Subject) -> Iterator[Measurement]:
     """A scaling of the rotary frequencies has an effect.
 
     Linear scaling with factor 8 replaces the default type.
@@ -68,7 +68,7 @@ def scaling(subject: Subject) -> Iterator[Measurement]:
 
 
 @_config_check("config.keys", "a factor, a window or a number of buckets that is stored and not read")
-def keys(subject: Subject) -> list[Measurement]:
+def _keys(subject: Subject) -> list[Measurement]:
     """Every other key of the configuration that is about position has an effect or is refused."""
     effects = []
     for key, times in _KEYS.items():
@@ -93,7 +93,7 @@ def _multiply(times: float, value: Any) -> Any:
     huggingface=True,
     uses=("a changed configuration", "saving and loading"),
 )
-def round_trip(subject: Subject) -> Measurement:
+def _round_trip(subject: Subject) -> Measurement:
     """A configuration written and read gives the same model."""
     _read_raw(subject)
     config: Any = subject.module.config  # type: ignore[union-attr]

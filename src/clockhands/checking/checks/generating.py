@@ -23,7 +23,7 @@ _generate_check = partial(check, causal=True, huggingface=True)
     "positions made differently for generation",
     uses=("cached decoding", "resume", "left-padded generate"),
 )
-def forward(subject: Subject) -> Measurement:
+def _forward(subject: Subject) -> Measurement:
     """generate() computes the logits that a forward pass over its output gives."""
     return _compare_forward(subject, None)
 
@@ -48,7 +48,7 @@ def _compare_forward(subject: Subject, start: int | None) -> Measurement:
     needs=("mask",),
     uses=("left-padded generate",),
 )
-def left_padded(subject: Subject) -> Iterator[Measurement]:
+def _left_padded(subject: Subject) -> Iterator[Measurement]:
     """Left-padded rows of a batch generate what each generates alone."""
     _require_decoder(subject)
     short, long = subject.tokens(1, 9), subject.tokens(1, 14, salt=1)
@@ -65,7 +65,7 @@ def left_padded(subject: Subject) -> Iterator[Measurement]:
     needs=("cache",),
     uses=("resume",),
 )
-def resume(subject: Subject) -> Iterator[Measurement]:
+def _resume(subject: Subject) -> Iterator[Measurement]:
     """Generation resumed from a kept cache equals generation from the whole text.
 
     A second turn of seven tokens follows the first answer.
@@ -80,7 +80,7 @@ def resume(subject: Subject) -> Iterator[Measurement]:
 
 
 @_generate_check("generate.beam", "a cache whose rows do not follow the beams", needs=("cache",), uses=("beam search",))
-def beam(subject: Subject) -> Measurement:
+def _beam(subject: Subject) -> Measurement:
     """Beam search over a batch finds with a cache what it finds without.
 
     The scores of what three beams found from two prompts are compared.

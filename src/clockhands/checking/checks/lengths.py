@@ -30,7 +30,7 @@ _STEPS = 4
 
 
 @check("length.claimed", "a table shorter than the claim", uses=("texts of the claimed length",))
-def claimed(subject: Subject) -> Measurement:
+def _claimed(subject: Subject) -> Measurement:
     """The model reads a text as long as it claims."""
     read, fault = _try_length(subject, _get_limit(subject))
     return Measurement(float(fault is not None), f"{read}: {fault}" if fault else read)
@@ -41,7 +41,7 @@ def claimed(subject: Subject) -> Measurement:
     "an index error far from its cause; places that begin again, or stay at the last",
     uses=("texts beyond the claimed length",),
 )
-def beyond(subject: Subject) -> Measurement:
+def _beyond(subject: Subject) -> Measurement:
     """Beyond the claimed length the model runs on with new places, or refuses with a message that says why."""
     read, fault = _try_length(subject, _get_limit(subject) + 8)
     if fault is None:
@@ -56,7 +56,7 @@ def beyond(subject: Subject) -> Measurement:
     uses=("texts of the claimed length",),
     needs=("mask",),
 )
-def full_mask(subject: Subject) -> Measurement:
+def _full_mask(subject: Subject) -> Measurement:
     """At the claimed length a mask of ones changes nothing."""
     limit = _get_limit(subject)
     if limit > _LARGEST:
@@ -71,7 +71,7 @@ def full_mask(subject: Subject) -> Measurement:
     "an axis of length 1 that is dropped or broadcast",
     uses=("one text after another", "batches"),
 )
-def short(subject: Subject) -> Iterator[Measurement]:
+def _short(subject: Subject) -> Iterator[Measurement]:
     """Texts of one to five tokens are read as in a batch and as the beginnings of longer ones."""
     ids = subject.tokens(2, 12)
     whole = subject.logits(ids)
@@ -83,7 +83,7 @@ def short(subject: Subject) -> Iterator[Measurement]:
 
 
 @check("size.odd", "a rotation one column short", huggingface=True, uses=("a changed configuration",))
-def odd(subject: Subject) -> Measurement:
+def _odd(subject: Subject) -> Measurement:
     """An odd head size works, or is refused with a message that says why."""
     module: Any = subject.module
     adapter: Any = subject.adapter
@@ -155,13 +155,13 @@ def _try_length(subject: Subject, length: int) -> tuple[str, str | None]:
 
 
 @check("state.short", "a table or an offset kept from the last call", uses=("one text after another",))
-def short_after_long(subject: Subject) -> Iterator[Measurement]:
+def _short_after_long(subject: Subject) -> Iterator[Measurement]:
     """A long text changes nothing for a short one after it."""
     return _compare_after_long(subject, _SHORT)
 
 
 @check("state.medium", "frequencies stretched for a long text and never drawn back", uses=("one text after another",))
-def medium_after_long(subject: Subject) -> Iterator[Measurement]:
+def _medium_after_long(subject: Subject) -> Iterator[Measurement]:
     """A long text changes nothing for a medium one after it."""
     return _compare_after_long(subject, _MEDIUM)
 
@@ -193,7 +193,7 @@ def _compare_after_long(subject: Subject, length: int) -> Iterator[Measurement]:
     needs=("cache",),
     causal=True,
 )
-def across(subject: Subject) -> Measurement:
+def _across(subject: Subject) -> Measurement:
     """Decoding with a cache across the model's original length equals one pass."""
     original = _find_original_length(subject)
     if original is None:

@@ -19,7 +19,7 @@ _BORDERS = "documents that read each other; positions that do not restart"
 
 
 @check("padding.right", "pads read as text", needs=("mask",), uses=("right padding",))
-def right(subject: Subject) -> Measurement:
+def _right(subject: Subject) -> Measurement:
     """Pads after the text, under a mask, change nothing."""
     ids, pads = _draw(subject)
     actual = subject.logits(torch.cat([ids, pads], 1), _mask(ids, after=_PADS))
@@ -33,7 +33,7 @@ def right(subject: Subject) -> Measurement:
     needs=("mask",),
     uses=("left padding by the mask alone",),
 )
-def left_mask(subject: Subject) -> Measurement:
+def _left_mask(subject: Subject) -> Measurement:
     """Pads before the text, under a mask and without position_ids, change nothing."""
     ids, pads = _draw(subject)
     actual = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
@@ -47,7 +47,7 @@ def left_mask(subject: Subject) -> Measurement:
     needs=("mask", "positions"),
     uses=("left padding with position_ids",),
 )
-def left_positions(subject: Subject) -> Measurement:
+def _left_positions(subject: Subject) -> Measurement:
     """Pads before the text, under a mask and with position_ids from it, change nothing."""
     ids, pads = _draw(subject)
     mask = _mask(ids, before=_PADS)
@@ -61,7 +61,7 @@ def left_positions(subject: Subject) -> Measurement:
     needs=("mask",),
     uses=("right padding", "left padding by the mask alone", "left padding with position_ids", "left-padded generate"),
 )
-def content(subject: Subject) -> Iterator[Measurement]:
+def _content(subject: Subject) -> Iterator[Measurement]:
     """What stands under the mask does not matter."""
     ids, pads = _draw(subject)
     for before, after, note in ((0, _PADS, "pads on the right"), (_PADS, 0, "pads on the left")):
@@ -74,21 +74,21 @@ def content(subject: Subject) -> Iterator[Measurement]:
 
 
 @check("batch.alone", "rows that reach each other", uses=("batches",))
-def alone(subject: Subject) -> Measurement:
+def _alone(subject: Subject) -> Measurement:
     """A row answers alone what it answers in a batch."""
     ids = subject.tokens(3, _LENGTH)
     return Measurement(difference(subject.logits(ids)[1:2], subject.logits(ids[1:2])))
 
 
 @check("batch.order", "a table indexed by row", uses=("batches",))
-def order(subject: Subject) -> Measurement:
+def _order(subject: Subject) -> Measurement:
     """Rows in another order give the same rows in that order."""
     ids = subject.tokens(4, _LENGTH)
     return Measurement(difference(subject.logits(ids.flip(0)).flip(0), subject.logits(ids)))
 
 
 @check("batch.unequal", "one length or one mask for all rows", uses=("batches", "right padding"), needs=("mask",))
-def unequal(subject: Subject) -> Iterator[Measurement]:
+def _unequal(subject: Subject) -> Iterator[Measurement]:
     """Rows of unequal length, padded on the right, answer what each answers alone."""
     ids, lengths = subject.tokens(3, _LENGTH), (_LENGTH, 13, 6)
     mask = torch.arange(_LENGTH, device=ids.device)[None] < torch.tensor(lengths, device=ids.device)[:, None]
@@ -99,7 +99,7 @@ def unequal(subject: Subject) -> Iterator[Measurement]:
 
 
 @check("deterministic", "randomness left on, or a state that stays behind", uses=("one text after another",))
-def deterministic(subject: Subject) -> Measurement:
+def _deterministic(subject: Subject) -> Measurement:
     """The same call twice gives the same logits.
 
     Other texts are read between; held to a fixed precision, whatever a program's arithmetic does.
@@ -132,20 +132,20 @@ def _cut(subject: Subject, logits: Tensor, kept: slice) -> Tensor:
 
 
 @check("packing.positions", _BORDERS, needs=("positions",), uses=("packing",))
-def positions_only(subject: Subject) -> Iterator[Measurement]:
+def _positions_only(subject: Subject) -> Iterator[Measurement]:
     """Documents packed by position_ids alone (no mask, no cache) do not see each other."""
     return _compare_packed(subject)
 
 
 @check("packing.mask", _BORDERS, needs=("positions", "mask"), uses=("packing beside a mask or a cache",))
-def with_mask(subject: Subject) -> Iterator[Measurement]:
+def _with_mask(subject: Subject) -> Iterator[Measurement]:
     """Documents packed by position_ids beside an attention mask of ones do not see each other."""
     ids = subject.tokens(1, sum(_SIZES))
     return _compare_packed(subject, mask=torch.ones_like(ids, dtype=torch.bool))
 
 
 @check("packing.cache", _BORDERS, needs=("positions", "cache"), uses=("packing beside a mask or a cache",))
-def with_cache(subject: Subject) -> Iterator[Measurement]:
+def _with_cache(subject: Subject) -> Iterator[Measurement]:
     """Documents packed by position_ids with use_cache=True do not see each other."""
     return _compare_packed(subject, cache=new_cache(subject))
 
@@ -156,7 +156,7 @@ def with_cache(subject: Subject) -> Iterator[Measurement]:
     needs=("positions", "mask"),
     uses=("packing under a block mask",),
 )
-def block_mask(subject: Subject) -> Iterator[Measurement]:
+def _block_mask(subject: Subject) -> Iterator[Measurement]:
     """Documents packed under an explicit four-dimensional mask do not see each other."""
     ids = subject.tokens(1, sum(_SIZES))
     documents = _number_documents(ids)[0]
@@ -195,7 +195,7 @@ def _compare_packed(subject: Subject, mask: Tensor | None = None, cache: object 
     needs=("positions",),
     uses=("positions with gaps",),
 )
-def gaps(subject: Subject) -> Measurement:
+def _gaps(subject: Subject) -> Measurement:
     """Positions with gaps (0, 2, 4 ...) are not taken for borders of documents.
 
     Without mask and cache, the first token must still reach the last as it does without gaps.

@@ -41,7 +41,7 @@ def angle_tables(module: nn.Module) -> dict[str, Tensor]:
 
 
 @_precision_check("precision.to", "inv_freq rounded by a cast", uses=(_CAST,))
-def cast(subject: Subject) -> Measurement:
+def _cast(subject: Subject) -> Measurement:
     """model.to(bfloat16) keeps the angle tables, or loses nothing by rounding them.
 
     Only the tables are rounded; everything else stays in full precision.
@@ -62,7 +62,7 @@ def cast(subject: Subject) -> Measurement:
 
 
 @_precision_check("precision.load", "inv_freq rounded while loading", huggingface=True, uses=(_LOADED,))
-def load(subject: Subject) -> Measurement:
+def _load(subject: Subject) -> Measurement:
     """from_pretrained(dtype=bfloat16) keeps the angle tables in float32.
 
     A checkpoint is loaded from where it came, any other model from a copy saved in float32.
@@ -84,7 +84,7 @@ def load(subject: Subject) -> Measurement:
 
 
 @_distance_check("precision.distance", "angles or positions computed in low precision", uses=(_LOADED, _CAST))
-def distance(subject: Subject) -> Measurement:
+def _distance(subject: Subject) -> Measurement:
     """In bfloat16 the error of the logits does not grow with the position.
 
     Of a bfloat16 copy, with exact tables where it has any: near, far, and at the claimed end.
@@ -105,7 +105,7 @@ def distance(subject: Subject) -> Measurement:
 
 
 @_distance_check("precision.autocast", "angles made by a product that autocast rounds", uses=(_AUTOCAST,))
-def autocast(subject: Subject) -> Measurement:
+def _autocast(subject: Subject) -> Measurement:
     """Under autocast the error of the logits does not grow with the position.
 
     Whatever makes the angles, near position 0 and far away.
@@ -188,7 +188,7 @@ def _name(tables: dict[str, Tensor]) -> str:
     precise=False,
     uses=(_LOADED, _CAST),
 )
-def long(subject: Subject) -> Measurement:
+def _long(subject: Subject) -> Measurement:
     """In bfloat16 the error of the logits does not grow along the text."""
     if is_large(subject.adapter) or not subject.aligned:
         raise Inapplicable("too large for a second copy" if subject.aligned else "about token-wise outputs")
@@ -210,7 +210,7 @@ def long(subject: Subject) -> Measurement:
     precise=False,
     uses=(_CAST, _AUTOCAST),
 )
-def order(subject: Subject) -> Measurement:
+def _order(subject: Subject) -> Measurement:
     """What ran in bfloat16 before changes nothing in the model's own precision.
 
     A copy is cast down, run, cast back and given its weights again: it must compute what a fresh one does.

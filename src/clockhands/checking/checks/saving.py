@@ -23,7 +23,7 @@ _loading_check = partial(check, uses=("saving and loading",))
 
 
 @_loading_check("load.round_trip", "a buffer that is neither saved nor made again", huggingface=True)
-def round_trip(subject: Subject) -> Measurement:
+def _round_trip(subject: Subject) -> Measurement:
     """Saved and loaded, the model gives the same logits."""
     module: Any = subject.module
     dtype = next(module.parameters()).dtype
@@ -43,7 +43,7 @@ def _compare_with(subject: Subject, model: Any) -> Measurement:
 
 
 @_loading_check("load.config", "a configuration that saving changes", huggingface=True)
-def config(subject: Subject) -> Measurement:
+def _config(subject: Subject) -> Measurement:
     """After saving, the class and the configuration of the model give the same model."""
     if is_large(subject.adapter) or is_streamed(subject.get_module()):
         raise Inapplicable("too large for a second copy")
@@ -66,7 +66,7 @@ def _require_room(module: nn.Module, folder: str) -> None:
 
 
 @_loading_check("load.meta", "a non-persistent buffer left uninitialised", needs=("module",))
-def meta(subject: Subject) -> Measurement:
+def _meta(subject: Subject) -> Measurement:
     """Built without storage and filled from its state dict, the model gives the same logits.
 
     The adapter's own ``fresh()`` builds it on the meta device, as large models are loaded in plain PyTorch.
@@ -89,7 +89,7 @@ def meta(subject: Subject) -> Measurement:
 
 
 @_loading_check("load.state", "a table that grows and is saved grown", needs=("module",))
-def state(subject: Subject) -> Measurement:
+def _state(subject: Subject) -> Measurement:
     """Reading a long text leaves the state dict as it was.
 
     Names and shapes are compared, with the longest text that the model claims to read.
@@ -105,7 +105,7 @@ def state(subject: Subject) -> Measurement:
 
 
 @check("inputs.embeds", "positions that are made from ids alone", uses=("inputs_embeds",), huggingface=True)
-def embeds(subject: Subject) -> Measurement:
+def _embeds(subject: Subject) -> Measurement:
     """inputs_embeds of the model's own embedding give what the ids give."""
     module: Any = subject.module
     adapter: Any = subject.adapter
@@ -131,7 +131,7 @@ def embeds(subject: Subject) -> Measurement:
     uses=("encoder_outputs",),
     huggingface=True,
 )
-def encoder_outputs(subject: Subject) -> Measurement:
+def _encoder_outputs(subject: Subject) -> Measurement:
     """A source that was encoded before gives what its ids give."""
     module: Any = subject.module
     adapter: Any = subject.adapter

@@ -27,7 +27,7 @@ _ALIKE = 0.01  # radians, and a tenth of what is between neighbours: places as n
     needs=("module",),
     uses=("one text after another",),
 )
-def apart(subject: Subject) -> Iterator[Measurement]:
+def _apart(subject: Subject) -> Iterator[Measurement]:
     """The frequencies of a rotation or a sinusoid tell all places of the claimed length apart.
 
     It is read what a few tokens are at each place: how far each pair turns from one to the next.
