@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -137,8 +138,6 @@ def test_normalisation() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_size_named_in_the_message_is_possible(kind: str) -> None:
-    import re
-
     with pytest.raises(UsageError, match="vocabulary=90000 is larger than this text allows; the largest") as caught:
         train_tokenizer(TEXTS, kind=kind, vocabulary=90_000)
     largest = int(re.findall(r"is (\d+)$", str(caught.value))[0])
@@ -232,8 +231,14 @@ def test_bags_of_subwords_hide_the_order_of_roles() -> None:
     assert all(bags.count(bag) >= 2 for bag in bags)
 
 
-def test_the_fingerprint_tells_either_tokenizer_from_another() -> None:
+def test_the_fingerprint_is_that_of_what_both_tokenizers_do(tmp_path: Path) -> None:
+    """It outlives saving, and a truncation set meanwhile; it changes with a word of either, or the form of the text."""
     first, second, third = (train_tokenizer([text], kind="word") for text in ("a b", "a c", "b c"))
-    prints = {Tokenizers(*pair).fingerprint for pair in [(first, second), (first, third), (third, second)]}
-    assert len(prints) == 3
-    assert Tokenizers(first, second).fingerprint in prints
+    lower = train_tokenizer(["a b"], kind="word", lowercase=True)
+    pairs = [(first, second), (first, third), (third, second), (first, first), (first, lower), (lower, lower)]
+    assert len({Tokenizers(*pair).fingerprint for pair in pairs}) == len(pairs)
+    both = Tokenizers(first, second)
+    both.save(tmp_path)
+    opened = Tokenizers.load(tmp_path)
+    opened.source("a text", truncation=True, max_length=2)
+    assert re.fullmatch("[0-9a-f]{32}", both.fingerprint) and opened.fingerprint == both.fingerprint

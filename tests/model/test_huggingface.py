@@ -53,6 +53,13 @@ def logits(made: Any, text: torch.Tensor) -> torch.Tensor:
         return made(input_ids=text, **given).logits
 
 
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made empty holds 77: nothing is right by luck."""
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(77))
+
+
 def trained(made: Any) -> Any:
     """Every parameter away from where it began: a bias that is drawn anew on loading would be zero again."""
     with torch.no_grad():
@@ -62,10 +69,8 @@ def trained(made: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_saved_and_loaded_exactly(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_and_loaded_exactly(name: str, tmp_path: Path, filled: None) -> None:
     """Loading builds the model on the meta device first: nothing that is not saved may be lost there."""
-    empty_like = torch.empty_like
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(77))  # empty, not zero by luck
     made = trained(model(decoder=scheme(name)))
     made.save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "generation_config.json", "model.safetensors"}
@@ -106,9 +111,7 @@ def test_missing_weights_are_drawn_as_at_the_start(tmp_path: Path) -> None:
     assert torch.equal(again.model.output.weight, made.model.output.weight)
 
 
-def test_a_missing_learned_scale_starts_at_its_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    empty_like = torch.empty_like
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(77))  # empty, not right by luck
+def test_a_missing_learned_scale_starts_at_its_first_value(filled: None) -> None:
     made = model(token_scale="learned")
     kept = {key: value for key, value in made.state_dict().items() if not key.endswith("input.scale")}
     assert len(kept) == len(made.state_dict()) - 1
@@ -118,9 +121,7 @@ def test_a_missing_learned_scale_starts_at_its_first_value(monkeypatch: pytest.M
     assert torch.equal(whole.model.decoder.input.scale, made.model.decoder.input.scale)
 
 
-def test_a_missing_parameter_of_a_scheme_is_reset_and_the_loaded_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    empty_like = torch.empty_like
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(77))
+def test_a_missing_parameter_of_a_scheme_is_reset_and_the_loaded_ones_stay(filled: None) -> None:
     made = trained(model(decoder="kerple"))
     kept = {key: value for key, value in made.state_dict().items() if not key.endswith("size_H")}
     assert len(kept) == len(made.state_dict()) - 1

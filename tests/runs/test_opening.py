@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -294,18 +293,6 @@ def test_a_pickle_beside_safetensors_is_not_looked_at(run: Path, tmp_path: Path)
     torch.testing.assert_close(
         dict(open_run(tmp_path / "both").model.named_parameters()), dict(open_run(run).model.named_parameters())
     )
-
-
-def test_the_fingerprint_is_that_of_what_a_tokenizer_does(tmp_path: Path) -> None:
-    """It outlives saving, and a truncation set meanwhile; it changes with a word, an id, or the form of the text."""
-    tokenizer = train_tokenizer(TEXT, kind="word")
-    both = Tokenizers(tokenizer, tokenizer)
-    both.save(tmp_path)
-    opened = Tokenizers.load(tmp_path)
-    opened.source("a text", truncation=True, max_length=2)
-    assert re.fullmatch("[0-9a-f]{32}", both.fingerprint) and opened.fingerprint == both.fingerprint
-    other = train_tokenizer(TEXT, kind="word", lowercase=True)
-    assert Tokenizers(tokenizer, other).fingerprint != both.fingerprint != Tokenizers(other, other).fingerprint
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("auto", 4), ("float32", 4), (torch.float16, 2), (torch.float64, 8)])

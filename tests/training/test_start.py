@@ -161,12 +161,6 @@ def test_checkpoints_by_the_clock_take_a_small_share_of_the_time(
     assert [saves_at(60 + 60.0), saves_at(60 + 299.0), saves_at(60 + 300.0)] == [False, False, True]
 
 
-def test_by_default_a_run_is_saved_and_can_be_made_longer(whole: Run, material: TrainingData, tmp_path: Path) -> None:
-    run = train(tables(save_steps=None, max_steps=11), tmp_path / "run", material=material)
-    assert [path.name for path in run.checkpoints] == ["checkpoint-7", "checkpoint-11"]
-    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
-
-
 def test_a_run_that_is_busy_is_refused_and_left_alone(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=2), tmp_path / "run", material=material)
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
@@ -334,14 +328,13 @@ def test_a_disk_that_fills_up_keeps_the_old_checkpoint_and_the_run_goes_on_later
     assert weights(resume(tmp_path / "run")) == weights(whole)
 
 
-def test_a_longer_run_goes_on_from_a_finished_one(whole: Run, material: TrainingData, tmp_path: Path) -> None:
-    run = train(tables(max_steps=14), tmp_path / "run", material=material)
-    assert resume(run.path).record["step"] == 14, "nothing is left to do"
-    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
-    with pytest.raises(
-        UsageError, match=r"keeps its recipe: training.learning_rate cannot be changed; only training.max"
-    ):
+def test_a_run_is_saved_by_default_and_can_be_made_longer(whole: Run, material: TrainingData, tmp_path: Path) -> None:
+    run = train(tables(save_steps=None, max_steps=11), tmp_path / "run", material=material)
+    assert [path.name for path in run.checkpoints] == ["checkpoint-7", "checkpoint-11"]
+    assert resume(run.path).record["step"] == 11, "nothing is left to do"
+    with pytest.raises(UsageError, match=r"keeps its recipe: training.learning_rate cannot be changed; only training"):
         resume(run.path, {"training.learning_rate": 1.0})
+    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
 
 
 def test_a_finished_run_without_checkpoints_cannot_be_made_longer(material: TrainingData, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class _PlainTokenizer:
         return self.backend_tokenizer.decode_batch([*map(list, rows)], skip_special_tokens=skip_special_tokens)
 
 
-class PlainModel(nn.Module):
+class _PlainModel(nn.Module):
     """A ``Transformer`` on the CPU with what an engine asks of a configuration."""
 
     device = torch.device("cpu")
@@ -118,7 +118,7 @@ def open_plain(folder: Path) -> PlainRun | None:
         if tokenizers.fingerprint != raw.get("tokenizer_fingerprint"):
             return None
         with torch.random.fork_rng(devices=[]):
-            model = PlainModel(config, *ids).eval()  # type: ignore[arg-type]
+            model = _PlainModel(config, *ids).eval()  # type: ignore[arg-type]
         report = model.load_state_dict(load_file(folder / WEIGHTS), strict=False)
         tied = {f"model.{name}" for name in model.model.map_tied_parameters()}
         if report.unexpected_keys or set(report.missing_keys) - tied:

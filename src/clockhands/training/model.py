@@ -65,7 +65,7 @@ Only ``attention_scale`` changes what they do, which is how logits are sharpened
 
 
 @dataclass(frozen=True)
-class BeginWeights:
+class _BeginWeights:
     """The weights that a model takes over from another, by name.
 
     ``drawn`` are the names that only the new model has, whose weights stay random; ``left`` those that only the old one
@@ -88,7 +88,7 @@ class BeginWeights:
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
-def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights | None:
+def read_begin_weights(recipe: Recipe, material: TrainingData) -> _BeginWeights | None:
     """Read what ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
 
     Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
@@ -131,12 +131,12 @@ def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights |
     if faults:
         raise ConfigError(faults, "training.begin_from")
     weights = {name: old[name].detach().contiguous() for name in both}
-    return BeginWeights(
+    return _BeginWeights(
         source, weights, [name for name in new if name not in both], [name for name in old if name not in both]
     )
 
 
-def store_begin_weights(begun: BeginWeights, run: Path) -> None:
+def store_begin_weights(begun: _BeginWeights, run: Path) -> None:
     """Store the weights in a run folder, and record what is not among them. Raises DataError as ``write_bytes``."""
     write_bytes(run / BEGIN, save(begun.weights, {"format": "pt"}))
     add_facts(run, begun={"from": str(begun.source), "drawn": begun.drawn, "left": begun.left})
