@@ -25,11 +25,10 @@ from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split_logits
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
-from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.reading import Reading, find_influence
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.run import _use_evaluation_mode, check_memory, count_bytes
 from clockhands.model import PositionConfig
-from clockhands.models.influence import find_influence
 from clockhands.report import make_page, put_side_by_side
 from tests.shared import sketched
 

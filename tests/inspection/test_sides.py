@@ -12,9 +12,9 @@ from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.reading import find_influence
 from clockhands.inspection.reading.windows import MOST_PIECE_CHARACTERS, choose_windows, cut_pair_windows
 from clockhands.model import PositionConfig, TokenBatch
-from clockhands.models.influence import find_influence
 from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
 

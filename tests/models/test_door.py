@@ -16,10 +16,10 @@ import transformers as hf
 from clockhands.data import open_corpus, train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection import inspect
+from clockhands.inspection.reading.reading import find_influence
 from clockhands.inspection.reading.sentences import NOUNS, VERBS
 from clockhands.models import choose_class, find_task, refuse_unknown_positions
 from clockhands.models.door import _open_training_corpus, open_subject, open_tokenizer
-from clockhands.models.influence import find_influence
 from tests.inspection.tiny import tiny
 from tests.shared import Logged
 

@@ -23,7 +23,7 @@ def format_percent(share: float, more: int = 0) -> str:
     return f"{value:.{more + (0 if abs(value) >= 9.95 else 1)}f} %".replace("-", "−")
 
 
-def count_digits(low: float, high: float) -> int:
+def _count_digits(low: float, high: float) -> int:
     """Return how many more digits keep two different ends of an interval apart, six at most; 0 where none does."""
     apart = (more for more in range(7) if format_percent(low, more) != format_percent(high, more))
     return next(apart, 0)
@@ -31,13 +31,13 @@ def count_digits(low: float, high: float) -> int:
 
 def format_percent_range(low: float, high: float) -> str:
     """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
-    more = count_digits(low, high)
+    more = _count_digits(low, high)
     return f"{format_percent(low, more)} to {format_percent(high, more)}"
 
 
 def format_estimate(share: float, low: float, high: float) -> tuple[str, str]:
     """Return a share, and ``95 % interval 90 % to 93 %``; the share has as many digits as its interval."""
-    return format_percent(share, count_digits(low, high)), f"95 % interval {format_percent_range(low, high)}"
+    return format_percent(share, _count_digits(low, high)), f"95 % interval {format_percent_range(low, high)}"
 
 
 def format_ratio(value: float) -> str:

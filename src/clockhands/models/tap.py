@@ -179,7 +179,13 @@ class AttentionTap(TorchFunctionMode):
         query, key, value = (arguments[name] for name in names[:3])
         q, k = _split_heads(query, key, len(query) if self.rows is None else self.rows)
         scale = arguments.get("scale") or 1 / math.sqrt(q.shape[-1])
-        logits = _add_mask(q @ k.mT * scale, arguments.get("attn_mask"), arguments.get("is_causal", False))
+        logits, mask = q @ k.mT * scale, arguments.get("attn_mask")
+        least = torch.finfo(logits.dtype).min
+        if arguments.get("is_causal", False):
+            mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+        if mask is not None:
+            masked = logits.masked_fill(~mask, least) if mask.dtype == torch.bool else logits + mask
+            logits = masked.clamp(min=least)
         changed = self._ask(q, k, logits)
         if changed is None:
             return func(*args, **kwargs)
@@ -195,17 +201,6 @@ def _split_heads(q: Tensor, k: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Return rows and heads of queries and keys as two axes; heads that share their keys get a copy each."""
     q, k = (x.reshape(rows, -1, *x.shape[-2:]) for x in (q, k))
     return q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-
-
-def _add_mask(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Return the logits of the fused function: a mask of truth values or numbers, or the causal one."""
-    if causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if mask is None:
-        return scores
-    if mask.dtype == torch.bool:
-        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return (scores + mask).clamp(min=torch.finfo(scores.dtype).min)
 
 
 def _read_operands(func: Any, args: Any, kwargs: Any) -> tuple[Tensor, Tensor] | None:

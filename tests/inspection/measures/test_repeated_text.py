@@ -12,7 +12,7 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 
 from .. import planted
-from ..reading.test_repeated_texts import draw_text
+from ..reading.test_capture import draw_text
 
 
 def _repeated(recorded: Capture) -> Finding:

@@ -12,7 +12,7 @@ from clockhands.attention import install
 from clockhands.inspection import capture, split_logits
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, find_mask, listen
 from clockhands.inspection.reading.logit_split import compute_positional_share, sum_groups
-from clockhands.models.influence import find_influence
+from clockhands.inspection.reading.reading import find_influence
 from clockhands.models.subject import Subject
 from clockhands.schemes import Alibi
 

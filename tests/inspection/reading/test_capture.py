@@ -1,4 +1,4 @@
-"""What a capture refuses to record."""
+"""What a capture refuses to record, and texts that repeat each other are noticed in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from transformers.models.bert.modeling_bert import BertAttention, BertSelfAttention
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.capture import capture, group_repeats, measure_fixed_share
 from clockhands.models.subject import Subject
 
 from .. import planted
@@ -51,3 +51,30 @@ def test_why_an_attention_is_refused_is_told_whatever_its_class_is_called() -> N
     recorded = capture(subject.model, subject.forward, planted.ids(3))
     assert recorded.layers == []
     assert recorded.unread_reason.startswith("Mixer computes its attention in a way that inspect does not understand")
+
+
+def draw_text(texts: int = 24, length: int = 40, seed: int = 0) -> torch.Tensor:
+    return torch.randint(200, (texts, length), generator=torch.Generator().manual_seed(seed))
+
+
+def test_copies_with_some_changed_tokens_are_one_group() -> None:
+    ids = draw_text()
+    ids[5] = ids[2]
+    ids[5, ::13] = 199  # four tokens of forty
+    ids[9] = ids[2].roll(7)  # the same text, cut at another place
+    found = group_repeats(ids)
+    assert found[2] == found[5] == found[9]
+    assert len(found.unique()) == 22
+
+
+def test_half_of_a_text_is_the_border() -> None:
+    ids = draw_text(8)
+    ids[1, :30] = ids[0, :30]
+    ids[3, :12] = ids[2, :12]
+    assert group_repeats(ids).tolist() == [0, 0, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_is_fixed_is_counted_against_other_places() -> None:
+    """One token that is everywhere is fixed by no place; one text many times is fixed whole."""
+    assert measure_fixed_share(torch.full((6, 10), 3)) == 0.0
+    assert measure_fixed_share(torch.arange(10).expand(6, -1)) == pytest.approx(1.0)

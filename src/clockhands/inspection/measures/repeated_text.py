@@ -6,8 +6,8 @@ from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.measures.measure import TEXT_HEADING, WINDOWS, Measure
 from clockhands.inspection.measures.survival import MOST_TEXTS
 from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.reading.capture import LEAST_SHARED, NGRAM, Repeats
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.repeated_texts import LEAST_SHARED, NGRAM, Repeats
 
 WARNING_SHARE = 0.05
 """From this share of windows that repeat an earlier one, the finding is a warning."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection import inspect
-from clockhands.models.influence import find_influence
+from clockhands.inspection.reading.reading import find_influence
 from clockhands.models.subject import Subject
 from tests.inspection import planted
 
