@@ -66,7 +66,7 @@ def test_positions_are_written_for_an_architecture(llama: str, capsys: Capture) 
     ("options", "told"),
     [
         (["--to", "smollm3", "--as", "vllm"], "--to smollm3 writes what transformers 5 reads; leave out --as"),
-        (["--length", "0"], "--length is 0, but a text has at least 1 token"),
+        (["--length", "0"], "argument --length: the value is 0, but must be at least 1"),
         (["--to", "hf5", "--llama-flags", "--rope-scale 2"], "--to writes one configuration; leave out the other"),
     ],
 )

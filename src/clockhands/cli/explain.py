@@ -13,6 +13,7 @@ from typing import Annotated
 
 from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import UsageError
+from clockhands.options import Count
 
 EXAMPLES = (
     "clockhands explain llama",
@@ -48,7 +49,7 @@ class Options:
     other_program: Annotated[str | None, "PROGRAM", "--other-as"] = None
     hf_overrides: Annotated[str | None, "JSON"] = None
     llama_flags: Annotated[str | None, "FLAGS"] = None
-    length: Annotated[int | None, "TOKENS"] = None
+    length: Annotated[Count | None, "TOKENS"] = None
     to: Annotated[str | None, "FORMAT"] = None
     json: bool = False
 
@@ -74,8 +75,6 @@ def run(options: Options) -> int:
     from clockhands.explanation import FORMATS, compare, convert, describe, describe_difference, read_positions, to_json
 
     _leave_torch_out(options)
-    if options.length is not None and options.length < 1:
-        raise UsageError(f"--length is {options.length}, but a text has at least 1 token")
     first = read_positions(options.file, options.program)
     other = None
     if any(getattr(options, name) for name in ("other", "other_program", "hf_overrides", "llama_flags")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from clockhands.cli.common import Device, prepare, report_new_folder
 from clockhands.cli.flags import POSITIONAL, REPEATED, write_command
 from clockhands.errors import UsageError
+from clockhands.options import Range
 
 if TYPE_CHECKING:
     from clockhands.findings import Findings
@@ -40,7 +40,7 @@ class Options(Device):
         sentence: show this sentence: attention, its four terms, two words swapped; once for each sentence
         out: where the page goes
         json: print the findings as JSON instead of writing a page
-        texts: windows of text to read
+        texts: windows of text to read; 8 at least, to tell position from chance
         length: tokens in a window (default: 128, or what the model can read)
         control: also measure the same model with fresh weights (default: unless it is very large)
         trust_remote_code: run code that a checkpoint brings with it
@@ -54,8 +54,8 @@ class Options(Device):
     sentence: Annotated[tuple[str, ...], "TEXT", REPEATED] = ()
     out: Annotated[str, "FOLDER"] = "report"
     json: bool = False
-    texts: Annotated[int, "N"] = 96
-    length: Annotated[int | None, "N"] = None
+    texts: Annotated[int, Range(least=8), "N"] = 96
+    length: Annotated[Annotated[int, Range(least=8)] | None, "N"] = None
     control: bool | None = None
     trust_remote_code: bool = False
 
@@ -64,10 +64,6 @@ def run(options: Options) -> int:
     """Measure a model or two, and write a page or print the findings."""
     if len(options.model) > 2:
         raise UsageError(f"inspect takes one model or two to set side by side, not {len(options.model)}")
-    if options.texts < 8:
-        raise UsageError(f"--texts is {options.texts}; at least 8 windows are needed to tell position from chance")
-    if options.length is not None and options.length < 8:
-        raise UsageError(f"--length is {options.length}; a window has at least 8 tokens")
     if options.ids is not None and options.text:
         raise UsageError("--text and --ids exclude each other: give the text, or its token ids")
     if any(not sentence.strip() for sentence in options.sentence):
@@ -98,17 +94,23 @@ def run(options: Options) -> int:
 
 def _inspect(model: str, side: Side | None, options: Options) -> Findings:
     """Measure one model, and tell what ``explore`` shows of it: that verb takes neither tokenizer nor foreign code."""
+    import torch
+
     from clockhands.exploring import describe_offer
     from clockhands.inspection import inspect, open_subject
     from clockhands.models.door import open_tokenizer
 
-    trust = options.trust_remote_code
+    trust, texts = options.trust_remote_code, None
+    if options.text:
+        from clockhands.data.readers import read_documents
+
+        texts = [document for file in options.text for document in read_documents(Path(file), "file", "utf-8")]
     tokenizer = None if options.tokenizer is None else open_tokenizer(options.tokenizer, trust_remote_code=trust)
-    device = _choose_device(options.device)
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     subject = open_subject(model, trust_remote_code=trust, device=device, side=side, tokenizer=tokenizer)
     findings = inspect(
         subject,
-        texts=_read_texts(options.text),
+        texts=texts,
         ids=options.ids,
         length=options.length,
         count=options.texts,
@@ -120,19 +122,3 @@ def _inspect(model: str, side: Side | None, options: Options) -> Findings:
     if tokenizer is None and not trust and (offer := describe_offer(subject, model)):
         findings = replace(findings, facts={**findings.facts, "explore": offer})
     return findings
-
-
-def _read_texts(files: Sequence[str]) -> list[str] | None:
-    """Read the text files; None where none are given."""
-    if not files:
-        return None
-    from clockhands.data.readers import read_documents
-
-    return [document for file in files for document in read_documents(Path(file), "file", "utf-8")]
-
-
-def _choose_device(name: str | None) -> str:
-    """Return the device that was asked for, or the GPU where there is one."""
-    import torch
-
-    return name or ("cuda" if torch.cuda.is_available() else "cpu")
