@@ -47,10 +47,12 @@ def measure_costs(plan: Plan, progress: SentenceProgress = ignore_sentence) -> d
     recipes = {variant.name: plan.get_recipe(variant.name, plan.seeds[0]) for variant in plan.variants}
     for recipe in recipes.values():
         check_recipe(recipe)
-    for recipe in recipes.values():
-        if make_material_key(recipe) not in materials:
-            materials[make_material_key(recipe)] = prepare(recipe)
-    material = {name: materials[make_material_key(recipe)] for name, recipe in recipes.items()}
+    material = {}
+    for name, recipe in recipes.items():
+        key = make_material_key(recipe)
+        if key not in materials:
+            materials[key] = prepare(recipe)
+        material[name] = materials[key]
     _check(plan, recipes, material)
     matched: dict[str, dict[str, int]] = {name: {} for name in recipes}
     if plan.match == "parameters":
@@ -61,7 +63,25 @@ def measure_costs(plan: Plan, progress: SentenceProgress = ignore_sentence) -> d
     for number, (name, recipe) in enumerate(recipes.items(), 1):
         progress(f"timing a step of {name}, {number} of {len(recipes)} variants")
         measured[name] = _measure(recipe, material[name])
-    return _add_steps(plan, recipes, material, measured, matched)
+    kind, amount = plan.budget
+    costs = {}
+    for name, (count, flops, seconds) in measured.items():
+        steps = amount
+        if kind == "tokens":
+            steps = amount / _count_tokens_a_step(recipes[name], material[name])
+        elif kind == "seconds":
+            steps = amount / seconds
+        if plan.match == "compute":
+            steps *= measured[plan.baseline][1] / flops
+        costs[name] = Cost(count, max(1, round(steps)), flops, seconds, matched[name])
+    return costs
+
+
+def _count_tokens_a_step(recipe: Recipe, material: TrainingData) -> float:
+    """Return the target tokens of a step, from a sample of batches."""
+    shown = list(islice(material.batches(recipe), 20))
+    labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
+    return sum(int(part.ne(IGNORED_LABEL).sum()) for part in labels) / len(shown) * recipe.training.accumulate
 
 
 def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:
@@ -70,7 +90,7 @@ def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:
 
 
 def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, TrainingData]) -> None:
-    """Raise ConfigError naming every variant that cannot be built or is tested on other items."""
+    """Raise ConfigError naming every variant that cannot be built or is tested on other items: scores are paired."""
     faults = []
     for name, recipe in recipes.items():
         try:
@@ -78,16 +98,8 @@ def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, TrainingD
             check_batches(recipe, material[name])
         except UsageError as fault:
             faults += [f"variant {name!r} cannot be built: {reason}" for reason in list_reasons(fault)]
-    faults += _compare_test_items(plan, material)
-    if faults:
-        raise ConfigError(faults, "the plan")
-
-
-def _compare_test_items(plan: Plan, material: dict[str, TrainingData]) -> list[str]:
-    """Name the variants whose test items are not the baseline's: their scores could not be paired."""
-    corpora = {name: part.corpus for name, part in material.items()}
-    items = {name: corpus[find_test_split(corpus)] for name, corpus in corpora.items()}
-    wanted, faults = items[plan.baseline], []
+    items = {name: part.corpus[find_test_split(part.corpus)] for name, part in material.items()}
+    wanted = items[plan.baseline]
     for name, own in items.items():
         if own is not wanted and list(own) != list(wanted):
             place = next((n for n, (a, b) in enumerate(zip(own, wanted, strict=False)) if a != b), "the last")
@@ -95,7 +107,8 @@ def _compare_test_items(plan: Plan, material: dict[str, TrainingData]) -> list[s
                 f"variant {name!r} is tested on other items than {plan.baseline!r} ({len(own):,} and {len(wanted):,}; "
                 f"the first that differs: {place}); vary nothing that changes the test split, or compare them apart"
             )
-    return faults
+    if faults:
+        raise ConfigError(faults, "the plan")
 
 
 def _match(name: str, recipe: Recipe, material: TrainingData, wanted: int) -> dict[str, int]:
@@ -148,35 +161,6 @@ def _measure(recipe: Recipe, material: TrainingData) -> tuple[int, int, float]:
     seconds = (time.perf_counter() - begun) / count * recipe.training.accumulate
     flops = counter.get_total_flops() * recipe.training.accumulate
     return sum(weight.numel() for weight in model.parameters()), flops, seconds
-
-
-def _add_steps(
-    plan: Plan,
-    recipes: dict[str, Recipe],
-    material: dict[str, TrainingData],
-    measured: dict[str, tuple[int, int, float]],
-    matched: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Cost]:
-    """Return the cost of every variant, with the steps that the budget gives it."""
-    kind, amount = plan.budget
-    costs = {}
-    for name, (count, flops, seconds) in measured.items():
-        steps = amount
-        if kind == "tokens":
-            steps = amount / _count_tokens_a_step(recipes[name], material[name])
-        elif kind == "seconds":
-            steps = amount / seconds
-        if plan.match == "compute":
-            steps *= measured[plan.baseline][1] / flops
-        costs[name] = Cost(count, max(1, round(steps)), flops, seconds, matched[name])
-    return costs
-
-
-def _count_tokens_a_step(recipe: Recipe, material: TrainingData) -> float:
-    """Return the target tokens of a step, from a sample of batches."""
-    shown = list(islice(material.batches(recipe), 20))
-    labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
-    return sum(int(part.ne(IGNORED_LABEL).sum()) for part in labels) / len(shown) * recipe.training.accumulate
 
 
 # How long a plan will take: what a short training of the baseline takes besides its passes, and the sum of it all.
@@ -249,7 +233,7 @@ def estimate_plan(plan: Plan, costs: Mapping[str, Cost], overheads: Overheads, w
 
 
 class _Stopwatch(TrainerCallback):
-    """Keeps when each step ended, and how long each part took."""
+    """Keeps when each step ended."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []

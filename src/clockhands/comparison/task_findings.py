@@ -47,13 +47,11 @@ def find_plan_floor(plan: Plan) -> Floor | None:
     # Asked before the text is read, which takes long for some.
     if CORPORA[recipes[0].corpus].one_answer:
         return None
-    trigrams, floor = [], None
-    for recipe in recipes:
-        floor = load_material(recipe).find_floor()
-        if floor is None:
-            return None
-        trigrams.append(floor.trigram)
-    return floor and replace(floor, trigram=float(np.mean(trigrams)), texts=len(trigrams))
+    floors = [load_material(recipe).find_floor() for recipe in recipes]
+    known = [floor for floor in floors if floor is not None]
+    if len(known) < len(floors):
+        return None
+    return replace(known[-1], trigram=float(np.mean([floor.trigram for floor in known])), texts=len(known))
 
 
 def list_above(floor: Floor, comparison: Comparison) -> dict[str, float]:
@@ -70,29 +68,22 @@ def _average_losses(comparison: Comparison) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in losses.items() if values}
 
 
-def _describe_above(above: Mapping[str, float], comparison: Comparison) -> str:
-    """Say which variants are above the floor, and of which no loss is known yet."""
-    known = _average_losses(comparison)
+def describe_floor(floor: Floor, comparison: Comparison) -> Finding:
+    """Return the floor as a finding: which variants may be judged on longer text, and of which no loss is known yet."""
+    above, known = list_above(floor, comparison), _average_losses(comparison)
     unknown = [variant.name for variant in comparison.plan.variants if variant.name not in known]
-    missing = f" No loss is known of {join_words(unknown)}." if unknown else ""
+    sentences = [floor.sentence]
     if above:
         named = join_words(f"{name} ({loss:.2f})" for name, loss in above.items())
-        return f"No claim about length is made of {named}.{missing}"
-    return (
-        f"{'All others are below it' if unknown else 'All variants are below it'}.{missing}"
-        if known
-        else missing.strip()
-    )
-
-
-def describe_floor(floor: Floor, comparison: Comparison) -> Finding:
-    """Return the floor as a finding: which variants may be judged on longer text."""
-    above = list_above(floor, comparison)
-    known = _average_losses(comparison)
+        sentences.append(f"No claim about length is made of {named}.")
+    elif known:
+        sentences.append("All others are below it." if unknown else "All variants are below it.")
+    if unknown:
+        sentences.append(f"No loss is known of {join_words(unknown)}.")
     return Finding(
         name="compare.floor",
         question="Do they know the text well enough to be judged on longer text?",
-        verdict=f"{floor.sentence} {_describe_above(above, comparison)}",
+        verdict=" ".join(sentences),
         value=floor.bound,
         unit="nats per token",
         references=(Reference("trigram", floor.trigram),),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdicts import Verdict
 from clockhands.findings import Finding, Table, draw_columns, draw_seeds
 
 MOST_LINES = 8
 """Of more variants than a reader can tell apart in one picture, the baseline and those that end lowest are drawn."""
+STEP_METHOD = (
+    ". The best map of one row to the next in at most ten principal components, judged on a quarter of the rows that "
+    "is held out at random (`clockhands inspect` holds out whole stretches, and compares with standing still)."
+)
 Courses = dict[str, dict[Any, list[float]]]
 """By variant and step (or split), the values of all seeds."""
 
@@ -36,24 +39,22 @@ def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator
     best = min(last, key=lambda name: _mean(last[name]))
     highest = max(_mean(losses) for course in courses.values() for losses in course.values())
     scale: Literal["linear", "log"] = "log" if highest > 10 * _mean(last[best]) else "linear"  # else no tick is in view
+    rows = []
+    for name, ended in last.items():
+        hits = [trial.reached for trial in comparison.get_trials(name) if trial.reached]
+        steps_and_seconds = [_median([getattr(hit, field) for hit in hits]) for field in ("step", "seconds")]
+        rows.append((name, *_summarise(ended), len(hits), *steps_and_seconds))
+    low, high = min(last[best]), max(last[best])
     targets = ("seeds at the target", "median step", "median second")
-    columns = ("variant", "last validation loss", "lowest seed", "highest seed", *targets)
     yield Finding(
         name="compare.curves",
         question="How do they learn?",
         verdict=f"The lowest mean validation loss at the last evaluation is {_mean(last[best]):.3f} nats per token "
-        f"(seeds from {min(last[best]):.3f} to {max(last[best]):.3f}), that of {best}.",
+        f"(seeds from {low:.3f} to {high:.3f}), that of {best}.",
         value=_mean(last[best]),
         unit="nats per token",
-        interval=(min(last[best]), max(last[best])),
-        table=Table.of(
-            columns,
-            [
-                (name, *_summarise(losses), len(hits), *(_median([hit[at] for hit in hits]) for at in (0, 1)))
-                for name, losses in last.items()
-                for hits in ([(t.reached.step, t.reached.seconds) for t in comparison.get_trials(name) if t.reached],)
-            ],
-        ),
+        interval=(low, high),
+        table=Table.of(("variant", "last validation loss", "lowest seed", "highest seed", *targets), rows),
         figure=draw_seeds(
             **_choose_lines(courses, comparison.plan.baseline), title="Loss while they learn", xlabel="step",
             ylabel="validation loss, nats per token", yscale=scale,
@@ -113,17 +114,17 @@ def _choose_lines(courses: Courses, baseline: str) -> dict[str, Any]:
 
 def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """Yield quality against parameters, time and memory."""
-    medians: dict[str, Callable[[Trial], float | None]] = {
-        "seconds": lambda trial: trial.seconds,
-        "peak MiB": lambda trial: trial.peak_mib,
-        "target tokens/s in training": lambda trial: trial.tokens_per_second,
-        "tokens/s written": lambda trial: trial.written_per_second,
+    medians = {
+        "seconds": "seconds",
+        "peak MiB": "peak_mib",
+        "target tokens/s in training": "tokens_per_second",
+        "tokens/s written": "written_per_second",
     }
     rows: list[tuple[Any, ...]] = []
     for verdict in verdicts:
         if trials := comparison.get_trials(verdict.variant):
             cost = comparison.costs[verdict.variant]
-            measured = [_median([read(trial) for trial in trials]) for read in medians.values()]
+            measured = [_median([getattr(trial, field) for trial in trials]) for field in medians.values()]
             rows.append((verdict.variant, verdict.score, cost.parameters, cost.steps, cost.flops, *measured))
     if not rows:
         return
@@ -149,67 +150,53 @@ def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[
 
 def find_measurements(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """Yield one finding for each number that was measured inside the models."""
-    for name in dict.fromkeys(name for trial in comparison.trials for name in trial.measured.after):
-        rows = [_list_moments(comparison, verdict.variant, name) for verdict in verdicts]
-        rows = [row for row in rows if row[1] is not None and row[7] is not None]
-        if rows:
-            yield _make_measurement(comparison, name, rows)
-
-
-def _list_moments(comparison: Comparison, variant: str, name: str) -> tuple[Any, ...]:
-    """Return the variant, and mean, lowest and highest seed before, halfway and after."""
-    measured = [trial.measured for trial in comparison.get_trials(variant)]
-    course = list_course(comparison, variant, name)
-    middle = min(course, key=lambda step: abs(step - max(course) / 2), default=0)
-    before = [moments.before[name] for moments in measured if name in moments.before]
-    after = [moments.after[name] for moments in measured if name in moments.after]
-    return (variant, *_summarise(before), *_summarise(course.get(middle, [])), *_summarise(after))
-
-
-def _make_measurement(comparison: Comparison, name: str, rows: list[tuple[Any, ...]]) -> Finding:
-    """Return the finding of one number, from its rows as ``_list_moments`` returns them."""
-    courses = {row[0]: course for row in rows if (course := list_course(comparison, row[0], name))}
-    if courses:
-        positive = all(value > 0 for course in courses.values() for values in course.values() for value in values)
-        scale: Literal["linear", "log"] = "log" if positive else "linear"
-        figure = draw_seeds(
-            courses, title=f"{name} during training".capitalize(), xlabel="step", ylabel=name, yscale=scale
-        )
-    else:
-        moments: Mapping[str, int] = {"before training": 1, "after training": 7}
-        figure = draw_columns(
-            "points", [row[0] for row in rows],
-            {label: [row[at] for row in rows] for label, at in moments.items()},
-            intervals={
-                label: ([row[at + 1] for row in rows], [row[at + 2] for row in rows]) for label, at in moments.items()
-            },
-            title=f"{name} of every variant".capitalize(), sideways=True, xlabel=name,
-        )  # fmt: skip
-    variant, before, *_, after, low, high = rows[0]
     ends = ("low", "high")
-    halfway = ("halfway", *ends) if courses else ()
-    method = "Means over seeds with the lowest and the highest seed"
-    if name.startswith("error of a step"):
-        method += (
-            ". The best map of one row to the next in at most ten principal components, judged on a quarter of the "
-            "rows that is held out at random (`clockhands inspect` holds out whole stretches, and compares with "
-            "standing still)."
+    for name in dict.fromkeys(name for trial in comparison.trials for name in trial.measured.after):
+        rows: list[tuple[Any, ...]] = []  # of each variant, mean, lowest and highest seed before, halfway and after
+        courses: Courses = {}
+        for variant in (verdict.variant for verdict in verdicts):
+            measured = [trial.measured for trial in comparison.get_trials(variant)]
+            before = [moments.before[name] for moments in measured if name in moments.before]
+            after = [moments.after[name] for moments in measured if name in moments.after]
+            if before and after:
+                course = list_course(comparison, variant, name)
+                middle = min(course, key=lambda step: abs(step - max(course) / 2), default=0)
+                halfway = _summarise(course.get(middle, []))
+                rows.append((variant, *_summarise(before), *halfway, *_summarise(after)))
+                courses |= {variant: course} if course else {}
+        if not rows:
+            continue
+        columns: tuple[str, ...] = ("variant", "before", *ends, "halfway", *ends, "after", *ends)
+        title = f"{name} during training" if courses else f"{name} of every variant"
+        if courses:
+            positive = all(value > 0 for course in courses.values() for values in course.values() for value in values)
+            scale: Literal["linear", "log"] = "log" if positive else "linear"
+            figure = draw_seeds(courses, title=title.capitalize(), xlabel="step", ylabel=name, yscale=scale)
+        else:
+            moments = {"before training": 1, "after training": 7}
+            figure = draw_columns(
+                "points", [row[0] for row in rows], {label: [row[at] for row in rows] for label, at in moments.items()},
+                intervals={
+                    label: ([row[at + 1] for row in rows], [row[at + 2] for row in rows])
+                    for label, at in moments.items()
+                },
+                title=title.capitalize(), sideways=True, xlabel=name,
+            )  # fmt: skip
+        variant, before, *_, after, low, high = rows[0]
+        yield Finding(
+            name=f"inside.{name}",
+            question=f"Inside: {name}",
+            verdict=f"{variant}: {before:.3g} before training, {after:.3g} after (seeds from {low:.3g} to {high:.3g}).",
+            value=after,
+            interval=(low, high),
+            table=Table.of(columns, rows)
+            if courses
+            else Table.of((*columns[:4], *columns[7:]), [(*row[:4], *row[7:]) for row in rows]),
+            figure=figure,
+            method="Means over seeds with the lowest and the highest seed"
+            + (STEP_METHOD if name.startswith("error of a step") else ", as `clockhands inspect` measures them.")
+            + (" Halfway: the evaluation nearest to the middle of training." if courses else ""),
         )
-    else:
-        method += ", as `clockhands inspect` measures them."
-    return Finding(
-        name=f"inside.{name}",
-        question=f"Inside: {name}",
-        verdict=f"{variant}: {before:.3g} before training, {after:.3g} after (seeds from {low:.3g} to {high:.3g}).",
-        value=after,
-        interval=(low, high),
-        table=Table.of(
-            ("variant", "before", *ends, *halfway, "after", *ends),
-            rows if courses else [(*row[:4], *row[7:]) for row in rows],
-        ),
-        figure=figure,
-        method=method + (" Halfway: the evaluation nearest to the middle of training." if courses else ""),
-    )
 
 
 def list_course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from clockhands.comparison.learning import score_matrix
@@ -47,48 +47,57 @@ def describe_method(plan: Plan) -> str:
 
 def conclude(comparison: Comparison, command: str = "") -> Findings:
     """Return the findings of a comparison; of one that has not ended, with the number of trials not run."""
-    verdicts = judge(comparison)
-    makers = (_find_verdicts, _find_other_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
-    items = tuple(replace(item, command=command) for make in makers for item in make(comparison, verdicts))
-    plan = comparison.plan
+    verdicts, plan = judge(comparison), comparison.plan
+    items = [_find_verdicts(comparison, verdicts)]
+    for metric in comparison.other_metrics:
+        scored = comparison.scored_by(metric)
+        question = f"Which is better than {plan.baseline}, by {METRICS[metric]}?"
+        found = _find_verdicts(scored, judge(scored))
+        items.append(replace(found, name=f"{found.name}.{metric}", question=question))
+    for find in (find_curves, find_longer_text, find_costs, find_measurements):
+        items += find(comparison, verdicts)
+    statuses = [trial.status for trial in comparison.trials]
+    trials = [f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses]
+    if comparison.missing:
+        trials.append(f"{len(comparison.missing)} not run")
+    if comparison.outside:
+        trials.append(f"{len(comparison.outside)} more not counted, of seeds or variants that the plan does not have")
     kind, amount = plan.budget
     return Findings(
         title=plan.title,
-        items=items,
+        items=tuple(replace(item, command=command) for item in items),
         facts={
             "variants": len(plan.variants),
             "seeds": ", ".join(map(str, plan.seeds)),
             "budget": f"{amount:g} {kind} each, equal {plan.match}",
             "corpus": plan.recipe.corpus,
-            "trials": _count_trials(comparison),
+            "trials": ", ".join(trials) or "none",
         },
         signature=comparison.signature,
         command=command,
     )
 
 
-def _count_trials(comparison: Comparison) -> str:
-    """Say how many trials ended, by what became of them, and how many are missing."""
-    statuses = [trial.status for trial in comparison.trials]
-    parts = [f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses]
-    parts += [f"{len(comparison.missing)} not run"] if comparison.missing else []
-    if comparison.outside:
-        parts.append(f"{len(comparison.outside)} more not counted, of seeds or variants that the plan does not have")
-    return ", ".join(parts) or "none"
-
-
-def _find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
-    """Yield the finding that a reader looks at first: every variant with its verdict."""
+def _find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Finding:
+    """Return the finding that a reader looks at first: every variant with its verdict."""
     plan, (baseline, *others) = comparison.plan, verdicts
-    sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
+    sentences = [f"{plan.baseline}: {format_score(baseline, plan.digits)}."]
     if warning := _warn_of_nothing(verdicts):
-        sentences.insert(0, warning)
-    sentences += _describe_unseen(verdicts)
+        sentences.append(warning)
+    sentences += [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
+    kinds = [verdict.learning for verdict in verdicts]
+    sure = [len(learning.learned) for learning in kinds if learning.learned and learning.complete]
+    if sure:
+        # Of n seeds that learned the share that fails is below 1 - 0.05^(1/n), at 95 %: of five, below 45 %.
+        sentences.append(
+            f"Where all seeds learned, intervals and verdicts do not cover seeds that fail: of {min(sure)} none did, "
+            f"which a failure in up to {100 * (1 - 0.05 ** (1 / min(sure))):.0f} % of all seeds leaves possible."
+        )
     lost = any(verdict.failed or not verdict.learning.complete for verdict in verdicts)
-    yield Finding(
+    return Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
-        verdict="\n".join([f"{plan.baseline}: {format_score(baseline, plan.digits)}.", *sentences]),
+        verdict="\n".join(sentences),
         value=baseline.score,
         unit=METRICS[plan.metric],
         interval=baseline.interval,
@@ -99,15 +108,6 @@ def _find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Itera
         source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
         details={"opening": summarise_verdicts(verdicts)},
     )
-
-
-def _find_other_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
-    """Yield the verdicts by further metrics that the trials have of their items."""
-    for metric in comparison.other_metrics:
-        scored = comparison.scored_by(metric)
-        for finding in _find_verdicts(scored, judge(scored)):
-            question = f"Which is better than {comparison.plan.baseline}, by {METRICS[metric]}?"
-            yield replace(finding, name=f"{finding.name}.{metric}", question=question)
 
 
 def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:
@@ -132,22 +132,6 @@ def _warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
     if any(verdict.learning.learned for verdict in verdicts) or all(verdict.score is None for verdict in verdicts):
         return ""
     return "Nothing was learned by any variant, so nothing is known of their differences: give a longer budget."
-
-
-def _describe_unseen(verdicts: Sequence[Verdict]) -> list[str]:
-    """Say which share of seeds could fail without one that did being seen, of the variants of which all learned.
-
-    Of n seeds that learned the share that fails is below 1 - 0.05^(1/n), at 95 %: of five, below 45 %.
-    """
-    kinds = [verdict.learning for verdict in verdicts]
-    counts = [len(learning.learned) for learning in kinds if learning.learned and learning.complete]
-    if not counts:
-        return []
-    seeds = min(counts)
-    return [
-        f"Where all seeds learned, intervals and verdicts do not cover seeds that fail: of {seeds} none did, which a "
-        f"failure in up to {100 * (1 - 0.05 ** (1 / seeds)):.0f} % of all seeds leaves possible."
-    ]
 
 
 def _draw_scores(comparison: Comparison, verdicts: Sequence[Verdict]) -> Figure | None:

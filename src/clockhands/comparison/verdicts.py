@@ -52,14 +52,18 @@ def describe_difference(
         return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
     joined = _describe_block(gap.block)
     if gap.significant:
-        kind, text = _describe_significant(gap, higher_is_better, margin, digits, unit)
-        return kind, text + joined
+        kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
+        low, high = sorted((abs(gap.low), abs(gap.high)))
+        places = choose_digits(low, high, digits, format_number)
+        size, *ends = [format_number(value, places) for value in (abs(gap.value), low, high)]
+        small = f", less than the margin of {format_margin(margin, unit)}" if high < margin else ""
+        return kind, f"{kind} by {size} {unit} [{', '.join(ends)}]{small}{joined}"
     if gap.is_within(margin):
-        low, high = format_range(*gap.inner, digits)
-        return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}{joined}"
-    low, high = format_range(gap.low, gap.high, digits)
+        least, most = format_range(*gap.inner, digits)
+        return "equivalent", f"equivalent: the difference is from {least} to {most} {unit}, within ±{margin:g}{joined}"
+    least, most = format_range(gap.low, gap.high, digits)
     same = "the same on every test item of every seed; over further items " if gap.error == 0 and not gap.value else ""
-    text = f"undecided: {same}the difference is from {low} to {high} {unit}"
+    text = f"undecided: {same}the difference is from {least} to {most} {unit}"
     if detecting and gap.detectable:
         text += f" ({format_number(gap.detectable, digits)} could have been detected)"
     return "undecided", text + joined
@@ -70,18 +74,6 @@ def _describe_block(length: int) -> str:
     return "" if length == 1 else f"; test items hang together with their neighbours, so each {length} count as one"
 
 
-def _describe_significant(
-    gap: Difference, higher_is_better: bool, margin: float, digits: int, unit: str
-) -> tuple[Kind, str]:
-    """Say by how much a variant is better or worse, and whether that is less than the margin."""
-    kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
-    low, high = sorted((abs(gap.low), abs(gap.high)))
-    digits = choose_digits(low, high, digits, format_number)
-    size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
-    small = f", less than the margin of {format_margin(margin, unit)}" if high < margin else ""
-    return kind, f"{kind} by {size} {unit} [{low_text}, {high_text}]{small}"
-
-
 def format_range(low: float, high: float, digits: int) -> tuple[str, str]:
     """Return both ends with their signs, and digits enough to tell them apart, and each from 0; -0.0 is 0.0.
 
@@ -89,15 +81,11 @@ def format_range(low: float, high: float, digits: int) -> tuple[str, str]:
     ('−0.0004', '+0.072')
     """
     digits = choose_digits(low, high, digits)
-    return _write_signed(low, digits), _write_signed(high, digits)
-
-
-def _write_signed(value: float, digits: int) -> str:
-    """Return a number with its sign, and with more digits where those would all be 0; what stays 0 is +0."""
-    text = format_number(abs(value), digits)
-    if not float(text):
-        return f"+{0:.{digits}f}"
-    return f"{'−' if value < 0 else '+'}{text}"
+    ends = []
+    for value in (low, high):
+        text = format_number(abs(value), digits)
+        ends.append(f"{'−' if value < 0 else '+'}{text}" if float(text) else f"+{0:.{digits}f}")
+    return ends[0], ends[1]
 
 
 def format_number(value: float, digits: int = 1) -> str:
@@ -114,32 +102,27 @@ def _rank_torn(
 
     ``means``: the score of every seed that ended, by variant. The tests share their error (Bonferroni).
     """
-    base = plan.baseline
+    base, theirs = learning[plan.baseline], means[plan.baseline]
     torn = [
         name
-        for name in learning
-        if name != base
-        and (learning[name].mixed or learning[base].mixed)
-        and len({*learning[name].scored} & {*learning[base].scored}) < MIN_SEEDS
-        and min(len(means[name]), len(means[base])) >= MIN_SEEDS
+        for name, own in learning.items()
+        if name != plan.baseline
+        and (own.mixed or base.mixed)
+        and len({*own.scored} & {*base.scored}) < MIN_SEEDS
+        and min(len(means[name]), len(theirs)) >= MIN_SEEDS
     ]
-    ps = {name: min(1.0, len(torn) * compare_ranks(means[name], means[base])) for name in torn}
-    return {
-        name: _describe_ranks(means[name], means[base], plan, p, _describe_counts(learning[name], learning[base]))
-        for name, p in ps.items()
-        if p < LEARNING_ALPHA
-    }
-
-
-def _describe_ranks(
-    ours: Sequence[float], theirs: Sequence[float], plan: Plan, p: float, counts: str
-) -> tuple[Kind, str]:
-    """Say whose seeds score higher, with the range of both; ``p`` is that of their ranks."""
-    above = float(np.median(ours)) > float(np.median(theirs))
-    kind: Kind = "better" if above == plan.higher_is_better else "worse"
-    mine, other = (f"{min(values):.{plan.digits}f} to {max(values):.{plan.digits}f}" for values in (ours, theirs))
-    test = "exact rank test" if is_ranked_exactly(len(ours), len(theirs)) else "rank test over random divisions"
-    return kind, f"{kind}: its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)}); {counts}"
+    ranked: dict[str, tuple[Kind, str]] = {}
+    for name in torn:
+        ours = means[name]
+        p = min(1.0, len(torn) * compare_ranks(ours, theirs))
+        if p < LEARNING_ALPHA:
+            above = float(np.median(ours)) > float(np.median(theirs))
+            kind: Kind = "better" if above == plan.higher_is_better else "worse"
+            mine, other = [f"{min(row):.{plan.digits}f} to {max(row):.{plan.digits}f}" for row in (ours, theirs)]
+            test = "exact rank test" if is_ranked_exactly(len(ours), len(theirs)) else "rank test over random divisions"
+            scores = f"its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)})"
+            ranked[name] = kind, f"{kind}: {scores}; {_describe_counts(learning[name], base)}"
+    return ranked
 
 
 def _describe_counts(ours: Learning, base: Learning) -> str:
@@ -190,21 +173,44 @@ def judge(comparison: Comparison) -> list[Verdict]:
 
     Raises DataError for a trial with test items that have no number, UsageError for one with other test items.
     """
-    plan = comparison.plan
+    plan, groups = comparison.plan, find_groups(comparison)
     names = [plan.baseline, *(variant.name for variant in plan.variants if variant.name != plan.baseline)]
     threshold = find_threshold(comparison)
     learning = {name: classify_seeds(comparison, name, threshold) for name in names}
     gaps = _find_differences(comparison, learning)
     counts = compare_counts([learning[name].counts for name in names[1:]], learning[plan.baseline].counts)
     ps = dict(zip(names[1:], counts, strict=True))
+    # Of all seeds that ended, whether they learned or not.
     means = {name: [float(scores_N.mean()) for scores_N in score_matrix(comparison, name)] for name in names}
     ranked = _rank_torn(means, learning, plan)
-    scores = [score_matrix(comparison, name, learning[name].scored) for name in names]
-    block = find_block_length([own for own in scores if len(own) >= MIN_INTERVAL_SEEDS], find_groups(comparison))
-    return [
-        _judge_variant(comparison, name, learning, gaps.get(name), ps.get(name), ranked.get(name), block)
-        for name in names
-    ]
+    scores = {name: score_matrix(comparison, name, learning[name].scored) for name in names}
+    many = {name: scores_SN for name, scores_SN in scores.items() if len(scores_SN) >= MIN_INTERVAL_SEEDS}
+    block = find_block_length([*many.values()], groups)
+    sign = 1 if plan.higher_is_better else -1
+    verdicts = []
+    for name in names:
+        ours, gap, ended = learning[name], gaps.get(name), comparison.get_trials(name)
+        interval, probability, scores_S = None, None, np.zeros(0)
+        if len(scores[name]):
+            scores_S = scores[name].mean(axis=1)
+        if name in many:
+            joined = join_neighbours(many[name].shape[1], groups, block)
+            interval = bound_mean(many[name], groups=joined, top=find_top(plan))
+        if name != plan.baseline and means[name] and means[plan.baseline]:
+            own, base = (sign * np.array(means[side]) for side in (name, plan.baseline))
+            probability = compute_improvement_probability(own, base)
+        kind, sentence = _describe(comparison, name, learning, gap, ps.get(name), ranked.get(name))
+        if kind == "baseline" and interval is not None:
+            sentence += _describe_block(block)
+        verdicts.append(Verdict(
+            variant=name, planned=len(plan.seeds), finished=len(ended), diverged=len(ours.diverged),
+            failed=len(comparison.get_trials(name, "failed")),
+            reached=sum(trial.reached is not None for trial in ended),
+            learning=ours, learning_p=ps.get(name), score=float(scores_S.mean()) if len(scores_S) else None,
+            interval=interval, interquartile=compute_interquartile_mean(scores_S) if len(scores_S) else None,
+            difference=gap, probability=probability, kind=kind, sentence=sentence, block=block,
+        ))  # fmt: skip
+    return verdicts
 
 
 def _find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, Difference]:
@@ -245,57 +251,6 @@ def format_score(verdict: Verdict, digits: int) -> str:
     return f"{verdict.score:.{digits}f} [{verdict.interval[0]:.{digits}f}, {verdict.interval[1]:.{digits}f}]"
 
 
-def _judge_variant(
-    comparison: Comparison,
-    variant: str,
-    learning: Mapping[str, Learning],
-    gap: Difference | None,
-    learning_p: float | None,
-    ranked: tuple[Kind, str] | None,
-    block: int,
-) -> Verdict:
-    """Return the verdict on one variant; ``block``: so many neighbouring test items count as one in its interval."""
-    plan, finished, ours = comparison.plan, comparison.get_trials(variant), learning[variant]
-    scores_SN = score_matrix(comparison, variant, ours.scored)
-    scores_S = scores_SN.mean(axis=1) if len(scores_SN) else np.zeros(0)
-    score = float(scores_S.mean()) if len(scores_S) else None
-    interval = None
-    if len(scores_SN) >= MIN_INTERVAL_SEEDS:
-        groups = join_neighbours(scores_SN.shape[1], find_groups(comparison), block)
-        interval = bound_mean(scores_SN, groups=groups, top=find_top(plan))
-    kind, sentence = _describe(comparison, variant, learning, gap, learning_p, ranked)
-    if kind == "baseline" and interval is not None:
-        sentence += _describe_block(block)
-    return Verdict(
-        variant=variant,
-        planned=len(plan.seeds),
-        finished=len(finished),
-        diverged=len(ours.diverged),
-        failed=len(comparison.get_trials(variant, "failed")),
-        reached=sum(trial.reached is not None for trial in finished),
-        learning=ours,
-        learning_p=learning_p,
-        score=score,
-        interval=interval,
-        interquartile=compute_interquartile_mean(scores_S) if len(scores_S) else None,
-        difference=gap,
-        probability=_compute_probability(comparison, variant),
-        kind=kind,
-        sentence=sentence,
-        block=block,
-    )
-
-
-def _compute_probability(comparison: Comparison, variant: str) -> float | None:
-    """Return the probability of improvement over all seeds that ended, whether they learned or not."""
-    plan = comparison.plan
-    ours_SN, base_SN = (score_matrix(comparison, name) for name in (variant, plan.baseline))
-    if variant == plan.baseline or not len(ours_SN) or not len(base_SN):
-        return None
-    sign = 1 if plan.higher_is_better else -1
-    return compute_improvement_probability(sign * ours_SN.mean(axis=1), sign * base_SN.mean(axis=1))
-
-
 def _describe(
     comparison: Comparison,
     variant: str,
@@ -305,13 +260,19 @@ def _describe(
     ranked: tuple[Kind, str] | None,
 ) -> tuple[Kind, str]:
     """Return the kind and the sentence: whether it learns as often, then by how much those that learned differ."""
-    plan, ours, base = comparison.plan, learning[variant], learning[comparison.plan.baseline]
-    lost = "".join(f"; {text}" for text in _list_lost(comparison, variant, ours))
+    plan, costs = comparison.plan, comparison.costs
+    ours, base = learning[variant], learning[plan.baseline]
+    # What a reader must know beside the score: seeds that are missing, and another number of steps.
+    missing = {"diverged": len(ours.diverged), "failed": len(comparison.get_trials(variant, "failed"))}
+    texts = [f"{count} of {len(plan.seeds)} {status}" for status, count in missing.items() if count]
+    lost = f"; {' and '.join(texts)}" if texts else ""
+    if variant in costs and plan.baseline in costs and costs[variant].steps != costs[plan.baseline].steps:
+        lost += f"; {costs[variant].steps:,} steps against {costs[plan.baseline].steps:,}"
     if variant == plan.baseline:
         return "baseline", f"the baseline{lost}"
     if not ours.learned and not base.learned and ours.unlearned and base.unlearned:
         unit = " %" if plan.metric == "exact" else ""
-        means = (score_matrix(comparison, name).mean() for name in (variant, plan.baseline))
+        means = [score_matrix(comparison, name).mean() for name in (variant, plan.baseline)]
         scores = " against ".join(f"{mean:.{plan.digits}f}{unit}" for mean in means)
         return "undecided", f"undecided: neither learned ({scores}), so nothing is known of their difference{lost}"
     kind, sentence = describe_difference(
@@ -323,40 +284,22 @@ def _describe(
         unit=plan.unit,
         detecting=ours.complete and base.complete,
     )
+    counts = _describe_counts(ours, base)
     if learning_p is not None and learning_p < LEARNING_ALPHA:
-        kind, sentence = _describe_learning(ours, base, learning_p, kind, sentence)
+        (right, total), (base_right, base_total) = ours.counts, base.counts
+        decided: Kind = "better" if right / total > base_right / base_total else "worse"
+        learned = f"{counts} (exact test, p {format_p(learning_p)})"
+        if kind == decided:
+            sentence = f"{sentence}; {learned}"
+        elif kind in ("better", "worse"):
+            sentence = f"{decided}: {learned}; those that learned are {sentence}"
+        else:
+            sentence = f"{decided}: {learned}"
+        kind = decided
     elif ranked is not None:
         kind, sentence = ranked
     elif (ours.mixed or base.mixed) and kind == "too few seeds":
-        sentence = f"too few seeds to tell: {_describe_counts(ours, base)}"
+        sentence = f"too few seeds to tell: {counts}"
     elif ours.mixed or base.mixed:
-        sentence += f" among the seeds that learned; {_describe_counts(ours, base)}"
+        sentence += f" among the seeds that learned; {counts}"
     return kind, sentence + lost
-
-
-def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sentence: str) -> tuple[Kind, str]:
-    """Say that another share of the seeds learned than of the baseline's, before what the scores say."""
-    (right, total), (base_right, base_total) = ours.counts, base.counts
-    decided: Kind = "better" if right / total > base_right / base_total else "worse"
-    learned = f"{_describe_counts(ours, base)} (exact test, p {format_p(p)})"
-    if kind in ("too few seeds", "undecided", "equivalent"):
-        return decided, f"{decided}: {learned}"
-    return (
-        decided,
-        f"{sentence}; {learned}" if kind == decided else f"{decided}: {learned}; those that learned are {sentence}",
-    )
-
-
-def _list_lost(comparison: Comparison, variant: str, ours: Learning) -> Sequence[str]:
-    """Return what a reader must know beside the score: seeds that are missing, and another number of steps."""
-    plan, costs = comparison.plan, comparison.costs
-    planned = len(plan.seeds)
-    counts = {
-        "diverged": len(ours.diverged),
-        "failed": len(comparison.get_trials(variant, "failed")),
-    }
-    lost = [f"{count} of {planned} {status}" for status, count in counts.items() if count]
-    texts = [" and ".join(lost)] if lost else []
-    if variant in costs and plan.baseline in costs and costs[variant].steps != costs[plan.baseline].steps:
-        texts.append(f"{costs[variant].steps:,} steps against {costs[plan.baseline].steps:,}")
-    return texts

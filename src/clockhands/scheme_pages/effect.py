@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -20,8 +21,7 @@ SMALLEST_CHANGE = 1e-6
 """Values that differ by less are alike: their difference is rounding."""
 
 
-@dataclass(frozen=True)
-class _Quantity:
+class _Quantity(NamedTuple):
     """A number of every query and key: its name in the title of a picture, at its axis and in the caption.
 
     ``in_all`` is the name at the axis where the picture shows one number for each query.
@@ -33,29 +33,20 @@ class _Quantity:
     in_all: str = ""
 
 
+_OWN = "the logit of a key that has the content of the query, less that of the query with itself"
 LOGIT = _Quantity(
-    "the logit of equal content",
-    "logit, less that at 0",
-    f"the logit of a key that has the content of the query, less that of the query with itself, in the mean of {DRAWS} "
-    "random contents",
+    "the logit of equal content", "logit, less that at 0", f"{_OWN}, in the mean of {DRAWS} random contents"
 )
 PLACED_LOGIT = _Quantity(
-    "the logit of equal content, at the places of random tokens",
-    "logit, less that at 0",
-    "the logit of a key that has the content of the query, less that of the query with itself, in one text of random "
-    "tokens, which place themselves",
-)
+    "the logit of equal content, at the places of random tokens", "logit, less that at 0",
+    f"{_OWN}, in one text of random tokens, which place themselves",
+)  # fmt: skip
 WEIGHT = _Quantity(
-    "the attention weight, where every key scores 1",
-    "attention weight",
-    "attention weights, where q·k/√d is 1 for every key before positions enter",
-    in_all="weight of all keys together",
-)
+    "the attention weight, where every key scores 1", "attention weight",
+    "attention weights, where q·k/√d is 1 for every key before positions enter", "weight of all keys together",
+)  # fmt: skip
 FACTOR = _Quantity(
-    "what every logit is multiplied by",
-    "factor",
-    "the factor by which every logit of a query is multiplied",
-    in_all="factor",
+    "what every logit is multiplied by", "factor", "the factor by which every logit of a query is multiplied", "factor"
 )
 
 
@@ -102,10 +93,13 @@ def compute_effect(scheme: Scheme, length: int = DISTANCES) -> Effect:
     Where a table is shorter than ``length``, half of that is tried, and so on.
     """
     length = min(length, scheme.declares.max_length or length)
-    try:
-        return _choose_effect(scheme, length)
-    except PositionError:
-        return compute_effect(scheme, length // 2)
+    while True:
+        try:
+            return _choose_effect(scheme, length)
+        except PositionError:
+            if length < 2:
+                raise
+            length //= 2
 
 
 def _choose_effect(scheme: Scheme, length: int) -> Effect:

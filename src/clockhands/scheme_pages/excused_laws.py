@@ -6,27 +6,19 @@ The tests expect the law to fail under exactly these options and to hold under a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, read_part
 
 
-@dataclass(frozen=True)
-class _BrokenLaw:
-    """One law that one scheme breaks.
-
-    ``when``: the values of options, defaults included, under which it breaks the law; empty: under all options.
-    """
+class _BrokenLaw(NamedTuple):
+    """One law that one scheme breaks, with ``when``: the values of options under which it does, or always."""
 
     scheme: str
     reason: str
-    when: Mapping[str, Any] = field(default_factory=dict)
-
-    def covers(self, scheme: str, options: Mapping[str, Any]) -> bool:
-        """Tell whether a scheme with these options breaks the law; they hold the value of every option of ``when``."""
-        return scheme == self.scheme and all(options[name] == value for name, value in self.when.items())
+    when: Mapping[str, Any] = MappingProxyType({})
 
 
 _FLOAT32 = "is computed in float32 whatever the inputs, too coarse for finite differences"
@@ -64,7 +56,10 @@ def find_excuse(law: str, scheme: str, options: Mapping[str, Any]) -> str:
         parts = [read_part(entry) for entry in options["schemes"]]
         wholes = ((name, {**defaults_of(options_of(CATALOGUE[name])), **own}) for name, own in parts)
         return next((reason for name, whole in wholes if (reason := find_excuse(law, name, whole))), "")
-    return next((exception.reason for exception in EXCEPTIONS.get(law, ()) if exception.covers(scheme, options)), "")
+    for broken in EXCEPTIONS.get(law, ()):
+        if scheme == broken.scheme and all(options[name] == value for name, value in broken.when.items()):
+            return broken.reason
+    return ""
 
 
 def list_excuses(name: str) -> dict[str, str]:

@@ -44,7 +44,11 @@ def make_figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure
     options = complete_options(name, overrides or DRAWN_WITH.get(name, {}))
     scheme = build(CATALOGUE, name, PICTURE_SIZES, options).eval()
     said = f"{name}{' with ' if options else ''}{', '.join(f'{key}={value}' for key, value in options.items())}"
-    start = _start(scheme, STARTS_AT_ZERO.get(name))
+    start = "as it starts"
+    if name in STARTS_AT_ZERO:
+        for parameter in scheme.parameters():
+            torch.nn.init.normal_(parameter, std=STARTS_AT_ZERO[name])
+        start = f"drawn from N(0, {STARTS_AT_ZERO[name]}²) where it starts at 0"
     said += f", {start}, with {PICTURE_SIZES.num_heads} heads of {PICTURE_SIZES.head_dim}"
     axes = scheme.declares.axes or 1
     along = f"; positions go along the last of {axes} axes" if axes > 1 else ""
@@ -54,16 +58,6 @@ def make_figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure
     effect = compute_effect(scheme)
     drawn = f"{effect.quantity.caption}; hatched: later keys{' and those that are hidden' if effect.hides else ''}"
     return Figure((_make_curve_panel(effect), _make_place_panel(effect)), f"{said}: {drawn}{along}")
-
-
-@torch.no_grad()
-def _start(scheme: Scheme, deviation: float | None) -> str:
-    """Draw numbers for a scheme that starts at 0, of this deviation, and return in words where it stands."""
-    if deviation is None:
-        return "as it starts"
-    for parameter in scheme.parameters():
-        parameter.normal_(std=deviation)
-    return f"drawn from N(0, {deviation}²) where it starts at 0"
 
 
 def adds_vectors(scheme: Scheme) -> bool:
@@ -107,23 +101,17 @@ def _make_curve_panel(effect: Effect) -> Panel:
     span = tuple(range(curve_HR.shape[1]))
     marks = [Mark("line", said, x=span, y=_to_row(y)) for said, y in zip(label, chosen, strict=True)]
     if bool(hidden_R.any()):
-        marks.append(_make_hidden_band(curve_HR, hidden_R))
+        # A band over the distances that are hidden, as high as the lines, or of 1 where these are flat.
+        seen = curve_HR[~curve_HR.isnan()]
+        low, high = float(seen.min()), float(seen.max())
+        low, high = (low - 0.5, high + 0.5) if high - low < SMALLEST_CHANGE else (low, high)
+        lower, upper = [tuple(edge if hidden else math.nan for hidden in hidden_R.tolist()) for edge in (low, high)]
+        marks.append(Mark("band", "hidden keys", x=span, low=lower, high=upper, emphasis="reference"))
     across = "position of the query" if effect.by_query else f"distance from the query at position {span[-1]}"
     quantity = effect.quantity
     return Panel(
         tuple(marks), quantity.title, xlabel=across, ylabel=quantity.in_all if effect.by_query else quantity.axis
     )
-
-
-def _make_hidden_band(curve_HR: Float[Tensor, "H R"], hidden_R: Tensor) -> Mark:
-    """Make the band over the distances that are hidden, as high as the lines, or of 1 around lines that are flat."""
-    seen = curve_HR[~curve_HR.isnan()]
-    low, high = float(seen.min()), float(seen.max())
-    if high - low < SMALLEST_CHANGE:
-        low, high = low - 0.5, high + 0.5
-    edges = [tuple(edge if hidden else math.nan for hidden in hidden_R.tolist()) for edge in (low, high)]
-    span = tuple(range(len(hidden_R)))
-    return Mark("band", "hidden keys", x=span, low=edges[0], high=edges[1], emphasis="reference")
 
 
 def _make_place_panel(effect: Effect) -> Panel:

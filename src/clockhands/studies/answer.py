@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.plan import METRICS
-from clockhands.comparison.verdicts import Verdict, format_score, judge
+from clockhands.comparison.verdicts import format_score, judge
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.slots import OF_A_VARIANT, SLOT, fill_slots
@@ -21,8 +20,24 @@ def answer_question(study: Study, comparison: Comparison) -> str:
     verdicts of the variants that there are stand in its place. Raises KeyError for an unknown slot.
     """
     verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
-    if absent := _list_absent(study, verdicts):
-        return _list_verdicts(comparison, verdicts, absent)
+    named = []
+    for slot in SLOT.finditer(study.answer):
+        rest = slot[2] or ""
+        named.append(rest if slot[1] in OF_A_VARIANT else rest.rsplit(":", 2 if slot[1] == "during" else 1)[0])
+    for reading in study.readings:
+        named += [*reading.when, *(variant for ordering in reading.ordered for variant in ordering.variants)]
+    absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
+    planned = {variant.name for variant in study.planned.variants} if absent else set()
+    if left_out := [variant for variant in absent if variant in planned]:
+        digits = comparison.plan.digits
+        scores = [
+            f"{name}: {format_score(verdict, digits)} ({verdict.sentence})." for name, verdict in verdicts.items()
+        ]
+        verb = "was" if len(left_out) == 1 else "were"
+        return (
+            f"The study's answer is written for its planned variants, and {join_words(left_out)} {verb} not trained at "
+            f"this size. Measured, {METRICS[comparison.plan.metric]}: {' '.join(scores)}"
+        )
     sentences = [
         reading.say
         for reading in study.readings
@@ -34,32 +49,6 @@ def answer_question(study: Study, comparison: Comparison) -> str:
     ]
     text = study.answer.replace("[[literature]]", tally_orderings(study, comparison))
     return " ".join([fill_slots(text, comparison, verdicts), *sentences])
-
-
-def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
-    """Return the variants of the plan that the study's answer or readings name and the comparison does not have."""
-    slots = [(slot[1], slot[2] or "") for slot in SLOT.finditer(study.answer)]
-    named = [
-        rest if slot in OF_A_VARIANT else rest.rsplit(":", 2 if slot == "during" else 1)[0] for slot, rest in slots
-    ]
-    for reading in study.readings:
-        named += [*reading.when, *(variant for ordering in reading.ordered for variant in ordering.variants)]
-    absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
-    planned = {variant.name for variant in study.planned.variants} if absent else set()
-    return [variant for variant in absent if variant in planned]
-
-
-def _list_verdicts(comparison: Comparison, verdicts: Mapping[str, Verdict], absent: Sequence[str]) -> str:
-    """Say what was measured of each variant, in place of an answer that speaks of variants that were not trained."""
-    scores = [
-        f"{variant}: {format_score(verdict, comparison.plan.digits)} ({verdict.sentence})."
-        for variant, verdict in verdicts.items()
-    ]
-    verb = "was" if len(absent) == 1 else "were"
-    return (
-        f"The study's answer is written for its planned variants, and {join_words(absent)} {verb} not trained at this "
-        f"size. Measured, {METRICS[comparison.plan.metric]}: {' '.join(scores)}"
-    )
 
 
 def conclude_study(study: Study, comparison: Comparison, command: str = "") -> Findings:

@@ -81,8 +81,18 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
         few = f"undecided: too few seeds of both finished ({gap} of at least {MIN_SEEDS})"
         return CheckedOrdering(ordering.claim, ordering.source, "", few)
     measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+    # That a reported difference is smaller than the margin is no contradiction: what was reported may be smaller too.
     margin = find_margin(ordering, comparison)
-    return CheckedOrdering(ordering.claim, ordering.source, measured, _describe_agreement(ordering, gap, margin))
+    within = not ordering.on.startswith(INSIDE) and gap.is_within(margin)
+    if ordering.alike and within:
+        verdict = f"reproduced (equal within ±{margin:g})"
+    elif ordering.alike:
+        verdict = "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
+    elif gap.significant:
+        verdict = "reproduced" if gap.value > 0 else "contradicted"
+    else:
+        verdict = f"{EQUAL} within ±{margin:g}" if within else "undecided"
+    return CheckedOrdering(ordering.claim, ordering.source, measured, verdict)
 
 
 def estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> Difference | int:
@@ -107,21 +117,6 @@ def count_seeds_above(ordering: Ordering, comparison: Comparison) -> tuple[int, 
 def find_margin(ordering: Ordering, comparison: Comparison) -> float:
     """Return within which two scores are equal by the plan, or two losses on longer text."""
     return comparison.plan.equal_within if ordering.on == "score" else MARGINS["loss"]
-
-
-def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
-    """Return the verdict. A reported difference can be shown to be smaller than the margin, where one was set.
-
-    That is no contradiction: what was reported may be smaller too.
-    """
-    within = not ordering.on.startswith(INSIDE) and gap.is_within(margin)
-    if ordering.alike:
-        if within:
-            return f"reproduced (equal within ±{margin:g})"
-        return "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
-    if gap.significant:
-        return "reproduced" if gap.value > 0 else "contradicted"
-    return f"{EQUAL} within ±{margin:g}" if within else "undecided"
 
 
 def list_values(comparison: Comparison, variant: str, on: str) -> dict[int, Float[np.ndarray, " N"]]:

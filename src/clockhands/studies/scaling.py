@@ -60,18 +60,14 @@ def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str
     # What the plan makes by a grid is named one by one, to be chosen from.
     if own.keys() & {"variants", "change", "variant"}:
         faults: list[str] = []
-        grid = [
-            {"name": variant.name, "set": variant.overrides} for variant in expand_grid(plan.get("vary", {}), faults)
-        ]
+        expanded = expand_grid(plan.get("vary", {}), faults)
+        grid = [{"name": variant.name, "set": variant.overrides} for variant in expanded]
         if faults:
             raise ConfigError(faults, source)
         plan, variants = {key: value for key, value in plan.items() if key != "vary"}, [*grid, *variants]
     _check(own, [variant["name"] for variant in variants], source)
-    scaled = {
-        **plan,
-        **size.plan,
-        "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()}),
-    }
+    budget = {kind: size.times * amount for kind, amount in plan["budget"].items()}
+    scaled = {**plan, **size.plan, "budget": own.get("budget", budget)}
     scaled |= {key: own[key] for key in ("seeds", "redraw_text", "inside", "despite") if key in own}
     if size.recipe:
         if plan["recipe"] != size.replaces:
@@ -84,15 +80,13 @@ def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str
     kept = own.get("variants") or [variant["name"] for variant in variants]
     changes = {change["variant"]: change for change in own.get("change", ())}
     if variants:
-        scaled["variant"] = [
-            {
-                "name": change.get("name", variant["name"]),
-                "set": {**variant.get("set", {}), **change.get("set", {})},
-            }
-            for variant in variants
-            if variant["name"] in kept
-            for change in (changes.get(variant["name"], {}),)
-        ] + [dict(variant) for variant in own.get("variant", ())]
+        scaled["variant"] = []
+        for variant in variants:
+            if variant["name"] in kept:
+                change = changes.get(variant["name"], {})
+                settings = {**variant.get("set", {}), **change.get("set", {})}
+                scaled["variant"].append({"name": change.get("name", variant["name"]), "set": settings})
+        scaled["variant"] += [dict(variant) for variant in own.get("variant", ())]
     return scaled
 
 

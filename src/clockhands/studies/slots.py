@@ -38,27 +38,15 @@ def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict
     """
 
     def replace(slot: re.Match[str]) -> str:
-        return _format_measured(slot[1], slot[2] or "", comparison, verdicts, slot[3] or "", growths)
+        name, rest, unit = slot[1], slot[2] or "", slot[3] or ""
+        if name == "score":
+            return _format_score(verdicts[rest], comparison, unit)
+        return _find_measured(name, rest, comparison, verdicts, growths) + unit
 
     return FILLED.sub(replace, text)
 
 
-def _format_measured(
-    slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], unit: str, growths: int
-) -> str:
-    """Return what a slot holds, with the unit that stands behind it."""
-    if slot == "growth":
-        variant, _, name = rest.rpartition(":")
-        trials = comparison.get_trials(verdicts[variant].variant)
-        pairs = [(trial.longer[name].loss, trial.scores["loss"]) for trial in trials if name in trial.longer]
-        values = [longer - loss for longer, loss in pairs if longer is not None]
-        return format_interval(values, 3, sign="+", alpha=ALPHA / growths) + unit
-    if slot != "score":
-        return _find_measured(slot, rest, comparison, verdicts) + unit
-    return _format_learned(verdicts[rest], comparison, unit)
-
-
-def _format_learned(verdict: Verdict, comparison: Comparison, unit: str) -> str:
+def _format_score(verdict: Verdict, comparison: Comparison, unit: str) -> str:
     """Return a score; where not all seeds learned, that of those which did, or of a few all seeds, and how many."""
     digits, learning = comparison.plan.digits, verdict.learning
     learned, total = learning.counts
@@ -68,71 +56,75 @@ def _format_learned(verdict: Verdict, comparison: Comparison, unit: str) -> str:
         return f"{verdict.score:.{digits}f}{unit} in the {learned} of {total} seeds that learned"
     means = [float(trial.items_N.mean()) for trial in comparison.get_trials(verdict.variant)]
     ended = f"the {len(means)} seeds that ended" if learning.diverged else "its seeds"
-    return (
-        f"{min(means):.{digits}f} to {max(means):.{digits}f}{unit} over {ended}, of which {learned} of {total} learned"
-    )
+    scores = f"{min(means):.{digits}f} to {max(means):.{digits}f}{unit}"
+    return f"{scores} over {ended}, of which {learned} of {total} learned"
 
 
-def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
-    if slot == "other":
-        variant, _, metric = rest.rpartition(":")
-        scored = comparison.scored_by(metric)
-        verdict = next(verdict for verdict in judge(scored) if verdict.variant == variant)
-        return format_score(verdict, scored.plan.digits)
-    if slot == "items":
-        return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
-    if slot == "vocabulary":
-        plan = comparison.plan
-        material = load_material(plan.get_recipe(plan.baseline, plan.seeds[0]))
-        return f"{len(material.tokenizers.source):,}"
-    if slot == "alone":
-        ratios = _list_values("before", "word over position", comparison, verdicts[rest].variant)
-        return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
-    if slot == "ceiling":
-        return f"{100 * find_ceiling_once(comparison.plan).share:.1f}"
-    if slot == "bar":
-        if comparison.plan.learned is None:
-            raise KeyError("the study sets no score from which a seed has learned")
-        return f"{comparison.plan.learned:g}"
-    if slot == "during":
-        variant, step, name = rest.rsplit(":", 2)
-        at_step = _list_at_step(int(step), name, comparison, verdicts[variant].variant)
-        return format_interval(at_step, 2, most=1.0 if name.startswith(SHARES) else None)
-    if slot in ("before", "after", "longer"):
-        variant, _, name = rest.rpartition(":")
-        trials = comparison.get_trials(verdicts[variant].variant)
-        if slot == "longer" and trials and all(name in t.longer and t.longer[name].refused for t in trials):
-            return REFUSED  # every model of a variant refused longer text, as one does whose table ends
-        values = _list_values(slot, name, comparison, verdicts[variant].variant)
-        return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
-    if slot == "reached":
-        return describe_pace(comparison, verdicts[rest].variant)
-    if slot == "slower":
-        return describe_slower(comparison, verdicts[rest].variant)
-    if slot == "kind":
-        return verdicts[rest].kind
-    if slot == "verdict":
-        return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
+def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], growths: int) -> str:
+    """Return what a slot other than the score holds, without its unit."""
+    plan = comparison.plan
+    match slot:
+        case "items":
+            return f"{score_matrix(comparison, plan.baseline).shape[1]:,}"
+        case "vocabulary":
+            return f"{len(load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).tokenizers.source):,}"
+        case "ceiling":
+            return f"{100 * find_ceiling_once(plan).share:.1f}"
+        case "bar":
+            if plan.learned is None:
+                raise KeyError("the study sets no score from which a seed has learned")
+            return f"{plan.learned:g}"
+        case "kind":
+            return verdicts[rest].kind
+        case "verdict":
+            return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
+        case "reached":
+            return describe_pace(comparison, verdicts[rest].variant)
+        case "slower":
+            return describe_slower(comparison, verdicts[rest].variant)
+        case "other":
+            variant, _, metric = rest.rpartition(":")
+            scored = comparison.scored_by(metric)
+            verdict = next(verdict for verdict in judge(scored) if verdict.variant == variant)
+            return format_score(verdict, scored.plan.digits)
+        case "alone":
+            measured = [trial.measured.before for trial in comparison.get_trials(verdicts[rest].variant)]
+            ratios = [values["word over position"] for values in measured if "word over position" in values]
+            return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
+        case "during" | "before" | "after" | "longer" | "growth":
+            return _find_number(slot, rest, comparison, verdicts, growths)
     raise KeyError(f"an answer has no slot {slot!r}")
 
 
-def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
-    """Of every seed: a measure before or after training, or the loss on a split of longer text."""
-    trials = comparison.get_trials(variant)
-    if slot == "longer":
-        losses = [trial.longer[name].loss for trial in trials if name in trial.longer]
-        return [loss for loss in losses if loss is not None]
-    measured = [trial.measured.before if slot == "before" else trial.measured.after for trial in trials]
-    return [values[name] for values in measured if name in values]
+def _find_number(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], growths: int) -> str:
+    """Return a measure inside the models, or a loss on a split of longer text, over the seeds of a variant.
 
-
-def _list_at_step(step: int, name: str, comparison: Comparison, variant: str) -> list[float]:
-    """Of every seed: a measure at a step of training. Raises KeyError with the steps at which there is one."""
-    trials = comparison.get_trials(variant)
-    courses = [{at: values[name] for at, values in trial.measured.during if name in values} for trial in trials]
-    if steps := sorted({at for course in courses for at in course} if not any(step in c for c in courses) else ()):
-        raise KeyError(f"{name!r} of {variant!r} was measured at the steps {', '.join(map(str, steps))}, not at {step}")
-    return [course[step] for course in courses if step in course]
+    Raises KeyError for a step at which nothing was measured, with the steps at which it was.
+    """
+    left, _, name = rest.rpartition(":")
+    variant, _, written = left.rpartition(":") if slot == "during" else (left, "", "")
+    trials = comparison.get_trials(verdicts[variant].variant)
+    most = 1.0 if name.startswith(SHARES) else None
+    if slot == "during":
+        step = int(written)
+        courses = [{at: values[name] for at, values in trial.measured.during if name in values} for trial in trials]
+        steps = sorted({at for course in courses for at in course})
+        if steps and step not in steps:
+            known = ", ".join(map(str, steps))
+            raise KeyError(f"{name!r} of {variant!r} was measured at the steps {known}, not at {step}")
+        return format_interval([course[step] for course in courses if step in course], 2, most=most)
+    if slot in ("before", "after"):
+        measured = [trial.measured.before if slot == "before" else trial.measured.after for trial in trials]
+        return format_interval([values[name] for values in measured if name in values], 2, most=most)
+    read = [trial for trial in trials if name in trial.longer]
+    if slot == "growth":
+        grown = [trial.longer[name].loss for trial in read]
+        over = [loss - trial.scores["loss"] for loss, trial in zip(grown, read, strict=True) if loss is not None]
+        return format_interval(over, 3, sign="+", alpha=ALPHA / growths)
+    if trials and len(read) == len(trials) and all(trial.longer[name].refused for trial in read):
+        return REFUSED  # every model of a variant refused longer text, as one does whose table ends
+    losses = [trial.longer[name].loss for trial in read]
+    return format_interval([loss for loss in losses if loss is not None], 2, most=most)
 
 
 def format_interval(

@@ -36,10 +36,7 @@ def check_ceiling(study: Study, ceiling: Ceiling, plan: Plan | None = None) -> N
 
 
 def _list_reasons(study: Study, plan: Plan | None) -> tuple[str, ...]:
-    """Return what of a task a reason is given for: in this plan, which may be a size's, else in the study's file.
-
-    Plans of results from before reasons were stored have none.
-    """
+    """Return what of a task a reason is given for: in this plan, which may be a size's, else in the study's file."""
     return tuple((plan.despite if plan is not None else None) or study.despite)
 
 

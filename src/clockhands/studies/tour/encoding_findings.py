@@ -31,7 +31,7 @@ from clockhands.positions import count_up
 from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
 from clockhands.shapes import Float, Tensor
-from clockhands.studies.tour.training import MAIN, NO_SCALE, Translator, Translators
+from clockhands.studies.tour.training import MAIN, NO_SCALE, Translators
 from clockhands.training.model import build
 
 GROUP = "The encoding"
@@ -59,27 +59,6 @@ def find_encoding(run: Run) -> Iterator[Finding]:
 
 def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
     """Return the heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
-    small = Sinusoidal(32).encode(count_up(1, 16))
-    return Finding(
-        name="encoding.heatmap",
-        question="What does the encoding look like?",
-        verdict=f"Every row is one position; {_describe_rows(rows_ND)}.",
-        figure=put_together(
-            (
-                draw_heatmap(values, panel=panel, xlabel="dimension", ylabel="position", diverging=True)
-                for panel, values in (("16 positions, d = 32", small[0]), ("this model: 64 positions", rows_ND[:64]))
-            ),
-            columns=2,
-            height=0.8,
-            title="The encoding, value by value",
-        ),
-        method="PE(p, 2c) = sin(p / 10000^(2c/d)), PE(p, 2c+1) = cos(p / 10000^(2c/d)), drawn as it is.",
-        source="Vaswani et al. 2017, section 3.5",
-    )
-
-
-def _describe_rows(rows_ND: Float[Tensor, "N D"]) -> str:
-    """Say whether all rows have one length, and that of the paper, and whether the values stay within [-1, 1]."""
     lengths, largest = rows_ND.norm(dim=-1), float(rows_ND.abs().max())
     low, high, paper = float(lengths.min()), float(lengths.max()), math.sqrt(rows_ND.shape[1] / 2)
     if high - low <= EXACT * high:
@@ -87,21 +66,40 @@ def _describe_rows(rows_ND: Float[Tensor, "N D"]) -> str:
         length = f"all {len(rows_ND)} rows have the same length, {name}{high:.3f}"
     else:
         length = f"the {len(rows_ND)} rows have lengths from {low:.3f} to {high:.3f}"
-    return (
-        f"{length}, and {'no value leaves' if largest <= 1 + EXACT else 'values leave'} [-1, 1] (largest {largest:.3f})"
+    within = "no value leaves" if largest <= 1 + EXACT else "values leave"
+    shown = {
+        "16 positions, d = 32": Sinusoidal(32).encode(count_up(1, 16))[0],
+        "this model: 64 positions": rows_ND[:64],
+    }
+    panels = [
+        draw_heatmap(values, panel=panel, xlabel="dimension", ylabel="position", diverging=True)
+        for panel, values in shown.items()
+    ]
+    return Finding(
+        name="encoding.heatmap",
+        question="What does the encoding look like?",
+        verdict=f"Every row is one position; {length}, and {within} [-1, 1] (largest {largest:.3f}).",
+        figure=put_together(panels, columns=2, height=0.8, title="The encoding, value by value"),
+        method="PE(p, 2c) = sin(p / 10000^(2c/d)), PE(p, 2c+1) = cos(p / 10000^(2c/d)), drawn as it is.",
+        source="Vaswani et al. 2017, section 3.5",
     )
 
 
 def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], run: Run) -> Finding:
     """Return the first two dimensions of one word, at its first positions: a circle around the word."""
     tokenizer = run.tokenizers.source
-    token = max(
-        tokenizer("zwei", add_special_tokens=False)["input_ids"], key=lambda piece: len(tokenizer.decode(piece))
-    )
+    pieces = tokenizer("zwei", add_special_tokens=False)["input_ids"]
+    token = max(pieces, key=lambda piece: len(tokenizer.decode(piece)))
     word = tokens_VD[token]
     sums = word[:2] + rows_ND[:7, :2]
     radius = (sums - word[:2]).norm(dim=-1)
     moved = float(rows_ND[1].norm() / word.norm())
+    marks = (
+        make_mark("line", sums[:, 0], sums[:, 1], label="with its position"),
+        make_mark("points", sums[:, 0], sums[:, 1], names=tuple(f"position {t}" for t in range(len(sums)))),
+        make_mark("points", word[:1], word[1:2], label=repr(tokenizer.decode([token])), emphasis="main"),
+    )
+    panel = Panel(marks, xlabel="dimension 0", ylabel="dimension 1", equal=True)
     return Finding(
         name="encoding.circle",
         question="Where does a word go when its position is added?",
@@ -112,22 +110,10 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
         ),
         value=moved,
         unit="lengths of the word",
-        figure=_draw_sums(word, sums, repr(tokenizer.decode([token]))),
+        figure=Figure((panel,), height=0.8, title="One word at its first seven positions"),
         method="The trained vector of a word, times √d_model, plus PE(t) for t = 0 to 6; dimensions 0 and 1.",
         source="Vaswani et al. 2017, sections 3.4 and 3.5",
     )
-
-
-def _draw_sums(word_D: Float[Tensor, " D"], sums_T2: Float[Tensor, "T two"], name: str) -> Figure:
-    """Draw a word's first two dimensions, and their sums with those of the first positions."""
-    steps = tuple(f"position {t}" for t in range(len(sums_T2)))
-    marks = (
-        make_mark("line", sums_T2[:, 0], sums_T2[:, 1], label="with its position"),
-        make_mark("points", sums_T2[:, 0], sums_T2[:, 1], names=steps),
-        make_mark("points", word_D[:1], word_D[1:2], label=name, emphasis="main"),
-    )
-    panel = Panel(marks, xlabel="dimension 0", ylabel="dimension 1", equal=True)
-    return Figure((panel,), height=0.8, title="One word at its first seven positions")
 
 
 def find_wavelengths(width: int) -> Finding:
@@ -147,17 +133,12 @@ def find_wavelengths(width: int) -> Finding:
         unit="positions in the slowest turn",
         table=Table.of(("hand", "positions in one turn"), list(zip(index_F, period_F, strict=True))),
         figure=draw_columns(
-            "points",
-            index_F,
-            {"": period_F},
-            title="Positions in one turn of every hand",
-            xlabel="hand (pair of dimensions)",
-            ylabel="positions in one turn",
-            yscale="log",
+            "points", index_F, {"": period_F}, title="Positions in one turn of every hand",
+            xlabel="hand (pair of dimensions)", ylabel="positions in one turn", yscale="log",
         ),
         method="2π·10000^(2c/d) for c = 0 to d/2 - 1.",
         source="Vaswani et al. 2017, section 3.5",
-    )
+    )  # fmt: skip
 
 
 def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> Finding:
@@ -182,12 +163,8 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
         light="good" if worst < EXACT else "bad",
         table=Table.of(("k", "largest error of R(k) PE(t)"), list(zip(steps, errors, strict=True))),
         figure=draw_columns(
-            "bars",
-            map(str, steps),
-            {"": [1e8 * error for error in errors]},
-            height=0.45,
-            title="Largest error of one rotation for all positions, by step",
-            xlabel="k, in positions",
+            "bars", map(str, steps), {"": [1e8 * error for error in errors]}, height=0.45,
+            title="Largest error of one rotation for all positions, by step", xlabel="k, in positions",
             ylabel="largest error, in units of 10⁻⁸",
         ),
         method=(
@@ -195,40 +172,27 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
             "hand, computed from ω in float64 and compared with the rows that the model adds, in float32."
         ),
         source="Vaswani et al. 2017, section 3.5: PE(pos+k) is a linear function of PE(pos)",
-    )
+    )  # fmt: skip
 
 
 def find_loudness(translators: Translators) -> Finding:
     """Return how long word and position are in the two variants that differ in the factor, before and after."""
-    rows = []
+    measured: dict[tuple[str, str], Levels] = {}
     for variant, label in ((MAIN, "with √d"), (NO_SCALE, "without √d")):
-        translator = translators[variant]
-        torch.manual_seed(translator.run.recipe.training.seed)
-        start = build(translator.run.recipe, translator.run.tokenizers)
-        rows.append((label, "before training", _measure_run(translator, start)))
-        rows.append((label, "after training", _measure_run(translator, translator.run.model)))
-    return _make_finding(rows)
-
-
-def _measure_run(translator: Translator, model: torch.nn.Module) -> Levels:
-    """Return the levels at the encoder's input on the text on which ``clockhands inspect`` measures the run."""
-    windows = choose_windows(open_subject(translator.run.path), None, None, DEFAULT_COUNT)
-    levels = read_input_levels(Subject.of(model), windows)
-    assert levels is not None, "the tour's model has an encoding at its input"
-    return levels
-
-
-def _make_finding(rows: list[tuple[str, str, Levels]]) -> Finding:
-    levels = {(label, when): measured for label, when, measured in rows}
-    moments, labels = ("before training", "after training"), tuple(dict.fromkeys(label for label, _, _ in rows))
-    length = {key: measured.length for key, measured in levels.items()}
-    variation = {key: measured.variation for key, measured in levels.items()}
-
-    def write(values: dict[tuple[str, str], float]) -> list[str]:
-        return [f"{values[label, when]:.2f}" for label in labels for when in moments]
-
-    before, after, quiet_before, quiet_after = write(length)
-    varied = write(variation)
+        run = translators[variant].run
+        torch.manual_seed(run.recipe.training.seed)
+        start = build(run.recipe, run.tokenizers)
+        # The text on which `clockhands inspect` measures the run.
+        windows = choose_windows(open_subject(run.path), None, None, DEFAULT_COUNT)
+        for when, model in (("before training", start), ("after training", run.model)):
+            levels = read_input_levels(Subject.of(model), windows)
+            assert levels is not None, "the tour's model has an encoding at its input"
+            measured[label, when] = levels
+    moments, labels = ("before training", "after training"), ("with √d", "without √d")
+    length = {key: levels.length for key, levels in measured.items()}
+    variation = {key: levels.variation for key, levels in measured.items()}
+    before, after, quiet_before, quiet_after = [f"{length[key]:.2f}" for key in measured]
+    varied = [f"{variation[key]:.2f}" for key in measured]
     panels = [
         draw_columns(
             "line", moments, {label: [values[label, when] for when in moments] for label in labels},
@@ -249,7 +213,7 @@ def _make_finding(rows: list[tuple[str, str, Levels]]) -> Finding:
         unit="length of a word over that of a position",
         table=Table.of(
             ("variant", "moment", "length, word over position", "variation, word over position", "position's share"),
-            [(label, when, measured.length, measured.variation, measured.share) for label, when, measured in rows],
+            [(*key, levels.length, levels.variation, levels.share) for key, levels in measured.items()],
         ),
         figure=put_together(
             panels, columns=2, height=0.6, title="Words beside positions: how long, and how much they vary"

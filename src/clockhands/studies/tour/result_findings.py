@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from clockhands.comparison import Comparison
 from clockhands.comparison.statistics.exact import bound_share
 from clockhands.comparison.task_findings import find_plan_ceiling
@@ -29,13 +27,8 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
     return Finding(
         name="tour.exact",
         question=study.question,
-        verdict=" ".join(
-            [
-                answer_question(study, comparison),
-                describe_without_factor(main, quiet),
-                find_plan_ceiling(comparison.plan).sentence,
-            ]
-        ),
+        verdict=f"{answer_question(study, comparison)} {describe_without_factor(main, quiet)} "
+        f"{find_plan_ceiling(comparison.plan).sentence}",
         value=main.value,
         unit="%",
         interval=(main.low, main.high),
@@ -110,18 +103,12 @@ def find_training_curves(translators: Translators) -> Finding:
         unit="nats per token",
         references=(Reference("without positions", final[NO_POSITION]),),
         figure=draw_columns(
-            "line",
-            None,
-            losses,
-            height=0.5,
-            title="Loss while they learn",
-            xlabel="step",
-            ylabel="training loss, nats per token",
-            yscale="log",
+            "line", None, losses, height=0.5, title="Loss while they learn", xlabel="step",
+            ylabel="training loss, nats per token", yscale="log",
         ),
         method="Mean training loss since the line before, from metrics.jsonl of each run. Same batches in all three.",
         details={"group": "What it learnt"},
-    )
+    )  # fmt: skip
 
 
 def find_roles(study: Study, comparison: Comparison, translators: Translators) -> Finding:
@@ -179,6 +166,8 @@ def find_attention(opened: Run, pair: Pair) -> Finding:
     focus = float(sharpest_LH[layer, head])
     order_S = weights_LHST[layer, head].argmax(dim=-1)
     backwards = int((order_S.diff() < 0).sum())
+    most_S = [int(t) for t in order_S]
+    rows = [(targets[s], sources[t], float(weights_LHST[layer, head, s, t])) for s, t in enumerate(most_S)]
     return Finding(
         name="tour.attention",
         question="Which source words did each target word look at?",
@@ -191,13 +180,7 @@ def find_attention(opened: Run, pair: Pair) -> Finding:
         unit=SHARE,
         references=(Reference("evenly spread", 1 / len(sources)),),
         figure=draw_cross_attention(opened, pair.source),
-        table=Table.of(
-            ("target token", "source token it looked at most", "weight"),
-            [
-                (targets[s], sources[int(t)], float(weights_LHST[layer, head, s, int(t)]))
-                for s, t in enumerate(torch.as_tensor(order_S))
-            ],
-        ),
+        table=Table.of(("target token", "source token it looked at most", "weight"), rows),
         method="The weights of the decoder's cross-attention while it writes its own greedy translation.",
         source="Vaswani et al. 2017, section 3.2.3",
         details={"group": "Word order"},
@@ -210,13 +193,9 @@ TWINS = {"Tom bit a dog": "Tomo mordis hundon", "a dog bit Tom": "hundo mordis T
 
 def find_opening(translators: Translators) -> Finding:
     """Return what becomes of "Tom bit a dog" and "a dog bit Tom", and how many such pairs are told apart."""
-    written = [
-        [translation.text for translation in translate(translators[name].run, TWINS)] for name in (ROLES, ROLES_BLIND)
-    ]
-    seeing, blind = (
-        measure_told_apart(translator.pairs, translator.evaluation.translations)
-        for translator in (translators[ROLES], translators[ROLES_BLIND])
-    )
+    both = [translators[name] for name in (ROLES, ROLES_BLIND)]
+    written = [[translation.text for translation in translate(one.run, TWINS)] for one in both]
+    seeing, blind = [measure_told_apart(one.pairs, one.evaluation.translations) for one in both]
     value, low, high = seeing
     return Finding(
         name="tour.order",
@@ -249,14 +228,12 @@ def describe_twins(seeing: Sequence[str], blind: Sequence[str]) -> str:
     '“Tom bit a dog” becomes “Tomo mordis hundon”, and “a dog bit Tom” “hundo mordis Tomon”: both are right. Without \
 positions both become “hundo mordis Tomon”: one of them is wrong.'
     """
+
+    def count_right(written: Sequence[str]) -> str:
+        right = sum(text == wanted for text, wanted in zip(written, TWINS.values(), strict=True))
+        return ("both are wrong", "one of them is wrong", "both are right")[right]
+
     (first_source, second_source), (first, second) = TWINS, seeing
-    seen = f"“{first_source}” becomes “{first}”, and “{second_source}” “{second}”: {_count_right(seeing)}."
-    if blind[0] == blind[1]:
-        return f"{seen} Without positions both become “{blind[0]}”: {_count_right(blind)}."
-    return f"{seen} Without positions they become “{blind[0]}” and “{blind[1]}”: {_count_right(blind)}."
-
-
-def _count_right(written: Sequence[str]) -> str:
-    """Say how many of the two translations are right."""
-    right = sum(text == wanted for text, wanted in zip(written, TWINS.values(), strict=True))
-    return ("both are wrong", "one of them is wrong", "both are right")[right]
+    seen = f"“{first_source}” becomes “{first}”, and “{second_source}” “{second}”: {count_right(seeing)}."
+    become = f"both become “{blind[0]}”" if blind[0] == blind[1] else f"they become “{blind[0]}” and “{blind[1]}”"
+    return f"{seen} Without positions {become}: {count_right(blind)}."
