@@ -39,16 +39,16 @@ _HOME = {
     "ClockhandsError": "clockhands.errors",
 }
 
-__all__ = [
-    "__version__",
-    *_HOME,
-]
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        place = _find_place(name)
-        where = f"; write from {place} import {name}" if place else ""
+        where = ""
+        if name[:1].isupper() or name in ("attend", "count_up"):  # a module, for which Python asks too, is none
+            for place in ("clockhands.schemes", "clockhands.attention", "clockhands.positions"):
+                if name in importlib.import_module(place).__all__:
+                    where = f"; write from {place} import {name}"
         raise AttributeError(f"module 'clockhands' has no attribute {name!r}{where}")
     try:
         return getattr(importlib.import_module(_HOME[name]), name)
@@ -56,16 +56,6 @@ def __getattr__(name: str) -> Any:
         from clockhands.errors import MissingPackageError
 
         raise MissingPackageError(f"clockhands.{name}", str(fault.name)) from fault
-
-
-def _find_place(name: str) -> str | None:
-    """Return the package in which a class such as ``RoPE``, or ``attend``, is to be found."""
-    if not name[:1].isupper() and name not in ("attend", "count_up"):
-        return None  # the name of a module, which Python asks for here too, imports nothing
-    for place in ("clockhands.schemes", "clockhands.attention", "clockhands.positions"):
-        if name in importlib.import_module(place).__all__:
-            return place
-    return None
 
 
 def __dir__() -> list[str]:

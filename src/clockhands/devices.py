@@ -11,8 +11,6 @@ import torch
 from clockhands.errors import UsageError
 from clockhands.machine import format_bytes, measure_free_memory
 
-__all__ = ["check_threads", "choose_device", "get_rank", "open_device", "read_dtype", "require_memory", "use_threads"]
-
 
 def open_device(name: str, source: str) -> torch.device:
     """Return the device ``name`` (``cpu``, ``cuda``, ``cuda:1``, ...), after putting a tensor on it.

@@ -5,25 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "BusyError",
-    "CheckpointError",
-    "ClockhandsError",
-    "ClockhandsWarning",
-    "ConfigError",
-    "DataError",
-    "Fault",
-    "MissingPackageError",
-    "PositionError",
-    "UsageError",
-    "cut_long_line",
-    "describe_unknown",
-    "refuse",
-    "refuse_faults",
-    "show_value",
-    "suggest_nearest",
-]
-
 
 class ClockhandsError(Exception):
     """Something failed. The message is complete: the command line prints it and nothing else.

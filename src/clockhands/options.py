@@ -56,12 +56,8 @@ class Range:
 
     def __contains__(self, value: int | float) -> bool:
         """Tell whether a number is within the range."""
-        return (
-            (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
-            and (self.below is None or value < self.below)
-        )
+        low = (self.least is None or value >= self.least) and (self.above is None or value > self.above)
+        return low and (self.most is None or value <= self.most) and (self.below is None or value < self.below)
 
     def __str__(self) -> str:
         """Return the range in words: ``from 1 to 8``, ``at least 1``, ``above 0 and below 1``."""
@@ -86,16 +82,8 @@ Seed: TypeAlias = Annotated[int, Range(least=0, most=LARGEST_SEED)]
 
 _UNIONS = (typing.Union, types.UnionType)
 _SEQUENCES = (tuple, list, collections.abc.Sequence)
-_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    Path: "a path",
-    type(None): "none",
-    None: "none",
-    Any: "anything",
-}
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+_WORDS |= {type(None): "none", None: "none", Any: "anything"}
 _PLURALS = {"a whole number": "whole numbers", "a number": "numbers", "text": "texts", "a path": "paths"}
 
 
@@ -132,9 +120,9 @@ def fits(value: Any, type_: Any) -> bool:
     if type_ in (int, float):
         number = (int, float) if type_ is float else int
         return isinstance(value, number) and not isinstance(value, bool) and not explain_unusable(value)
-    return (type_ is None and value is None) or (
-        isinstance(type_, type) and isinstance(value, type_) and not explain_unusable(value)
-    )
+    if type_ is None:
+        return value is None
+    return isinstance(type_, type) and isinstance(value, type_) and not explain_unusable(value)
 
 
 def convert(value: Any, type_: Any) -> Any:

@@ -21,27 +21,6 @@ from typing import Any
 
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError, show_value
 
-__all__ = [
-    "BYTES_A_LINE",
-    "DEEPEST_JSON",
-    "DEEPEST_TOML",
-    "LARGEST_DOCUMENT",
-    "LARGEST_SETTINGS",
-    "LONGEST_LINE",
-    "LONGEST_NUMBER",
-    "decode_text",
-    "fetch",
-    "is_deep",
-    "parse_json",
-    "read_document",
-    "read_json",
-    "read_text",
-    "read_toml",
-    "refuse_strange_file",
-    "split_lines",
-    "stream_lines",
-]
-
 LARGEST_SETTINGS = 2**23
 """Bytes of the largest file of settings in TOML that is read: a larger one is something else."""
 LARGEST_DOCUMENT = 2**26

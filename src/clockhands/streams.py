@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["get_raw_output", "make_console", "open_streams", "replace_controls"]
-
 _CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "␡", 0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 _CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
 """A visible sign for each control character and each broken surrogate."""

@@ -34,12 +34,11 @@ def _refuse(reason: str) -> NoReturn:
     raise ConfigError([reason], "the configuration")
 
 
-def _get_only_rotation(positions: Positions, program: str) -> Rotation:
-    """Return the one rotation of all layers. Raises ConfigError where kinds of layers rotate differently."""
+def _require_one_rotation(positions: Positions, program: str) -> None:
+    """Raise ConfigError where kinds of layers rotate differently."""
     rotations = positions.rotations()
     if len({(r.base, r.rule, r.factor, r.channels) for r in rotations}) > 1:
         _refuse(f"{program} has one rotation for all layers, and here are {len(rotations)}")
-    return rotations[0]
 
 
 CARRIED = ("llama_4_scaling_beta", "mscale", "mscale_all_dim", "mrope_section", "mrope_interleaved")
@@ -126,7 +125,7 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
                     f"layers of one kind ({layer.kind}) rotate differently, and {PROGRAMS[program]} has one rotation "
                     "for a kind of layer; give --to an architecture, as gemma3_text, for all keys of its configuration"
                 )
-        _get_only_rotation(positions, PROGRAMS[program])
+        _require_one_rotation(positions, PROGRAMS[program])
         return next(iter(candidates))
     bare = {key: value for key, value in positions.part.items() if key not in REPLACED}
     expected = dataclasses.replace(positions, strange=())
@@ -164,10 +163,9 @@ def _write_for_transformers4(positions: Positions) -> str:
     rotations = positions.rotations()
     if any(rotation.rule == "proportional" for rotation in rotations):
         _refuse("transformers 4 has no rule 'proportional'")
-    local = next((layer.rotation for layer in positions.layers if "sliding" in layer.kind and layer.rotation), None)
-    whole = next(
-        (layer.rotation for layer in positions.layers if "sliding" not in layer.kind and layer.rotation), local
-    )
+    turning = [layer for layer in positions.layers if layer.rotation]
+    local = next((layer.rotation for layer in turning if "sliding" in layer.kind), None)
+    whole = next((layer.rotation for layer in turning if "sliding" not in layer.kind), local)
     assert whole is not None  # something rotates
 
     def list_candidates() -> Iterator[dict[str, Any]]:
@@ -184,27 +182,15 @@ def _write_for_transformers4(positions: Positions) -> str:
     return json.dumps(_choose(positions, "transformers4", list_candidates()), indent=2)
 
 
-def _make_overrides(positions: Positions, program: str) -> str:
-    """Return the overrides of a configuration that vLLM and SGLang take, which took its rotations from there."""
+def _write_overrides(positions: Positions, program: str, flag: str, length_flag: str) -> str:
+    """Write the flags of vLLM or SGLang: overrides of the configuration, as vLLM reads it, and the longest text."""
     if len(positions.rotations()) > 1:
-        _get_only_rotation(positions, program)
+        _require_one_rotation(positions, f"{flag} of {program}")
     if any(rotation.rule == "dynamic" for rotation in positions.rotations()):
-        _refuse(f"{program} has one base for texts of every length, and here it grows with the text")
+        _refuse(f"{flag} of {program} has one base for texts of every length, and here it grows with the text")
     candidates = ({"rope_parameters": table} for table in _list_tables(positions, "vllm"))
-    return json.dumps(_choose(positions, "vllm", candidates))
-
-
-def _write_for_vllm(positions: Positions) -> str:
-    """Write the flags of vLLM: its overrides of the configuration, and the longest text."""
-    length = f" --max-model-len {positions.claimed_length}" if positions.claimed_length else ""
-    return f"--hf-overrides '{_make_overrides(positions, '--hf-overrides of vLLM')}'{length}"
-
-
-def _write_for_sglang(positions: Positions) -> str:
-    """Write the flags of SGLang: its overrides of the configuration, and the longest text."""
-    length = f" --context-length {positions.claimed_length}" if positions.claimed_length else ""
-    overrides = _make_overrides(positions, "--json-model-override-args of SGLang")
-    return f"--json-model-override-args '{overrides}'{length}"
+    length = f" {length_flag} {positions.claimed_length}" if positions.claimed_length else ""
+    return f"{flag} '{json.dumps(_choose(positions, 'vllm', candidates))}'{length}"
 
 
 def _read_as_llama_cpp(positions: Positions) -> tuple[str, dict[str, Any]]:
@@ -245,37 +231,34 @@ STRUCTURE = ("general.architecture", "block_count", "attention.key_length")
 def _write_gguf(positions: Positions) -> str:
     """Write keys of a GGUF file, one a line; windows too, and the claimed length."""
     name, values = _read_as_llama_cpp(positions)
-    shown = {key: f"{value:.10g}" if isinstance(value, float) else value for key, value in values.items()}
-    shown = {key: json.dumps(value) if isinstance(value, list) else value for key, value in shown.items()}
-    return "\n".join(
-        f"{key} = {value}" for key, value in shown.items() if key.removeprefix(f"{name}.") not in STRUCTURE
-    )
+    lines = []
+    for key, value in values.items():
+        if key.removeprefix(f"{name}.") not in STRUCTURE:
+            shown = f"{value:.10g}" if isinstance(value, float) else value
+            lines.append(f"{key} = {json.dumps(value) if isinstance(value, list) else shown}")
+    return "\n".join(lines)
 
 
 def _write_llama_flags(positions: Positions) -> str:
     """Write flags of llama.cpp."""
     name, values = _read_as_llama_cpp(positions)
-    rotations = {
-        key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.rope.")
-    }
-    flags = write_llama_flags(rotations, name)
-    # Over a file that says nothing of how it rotates, the flags must say the same.
-    bare = {
-        key: value
-        for key, value in values.items()
-        if not key.startswith(f"{name}.rope.scaling.") and key != f"{name}.rope.freq_base"
-    }
-    _refuse_other(
-        positions, read_settings(bare, {}, "what llama.cpp reads", flags), "no flags of llama.cpp mean these positions"
+    start = f"{name}.rope."
+    flags = write_llama_flags(
+        {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(start)}, name
     )
+    # Over a file that says nothing of how it rotates, the flags must say the same.
+    said = [key for key in values if key.startswith(f"{start}scaling.") or key == f"{start}freq_base"]
+    bare = {key: value for key, value in values.items() if key not in said}
+    again = read_settings(bare, {}, "what llama.cpp reads", flags)
+    _refuse_other(positions, again, "no flags of llama.cpp mean these positions")
     return flags
 
 
 FORMATS: dict[str, Callable[[Positions], str]] = {
     "hf5": _write_for_transformers5,
     "hf4": _write_for_transformers4,
-    "vllm": _write_for_vllm,
-    "sglang": _write_for_sglang,
+    "vllm": lambda read: _write_overrides(read, "vLLM", "--hf-overrides", "--max-model-len"),
+    "sglang": lambda read: _write_overrides(read, "SGLang", "--json-model-override-args", "--context-length"),
     "gguf": _write_gguf,
     "llama.cpp": _write_llama_flags,
 }

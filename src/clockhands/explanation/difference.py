@@ -62,9 +62,8 @@ class _Terms:
         left, right = a.frequencies(self.length), b.frequencies(self.length)
         if len(left) != len(right) or any(map(self.differ, left, right)):
             return False
-        return (a.pairing, a.direction) == (b.pairing, b.direction) and not self.differ(
-            compute_scale(a), compute_scale(b)
-        )
+        turn_alike = (a.pairing, a.direction) == (b.pairing, b.direction)
+        return turn_alike and not self.differ(compute_scale(a), compute_scale(b))
 
 
 def compare(first: Positions, second: Positions, length: int | None = None) -> Difference | None:
@@ -78,44 +77,36 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
     length = length or max(first.claimed_length or 0, second.claimed_length or 0) or None
     formats = {_name_file_format(first), _name_file_format(second)}
     terms = _Terms(length, len(formats) == 1, EQUAL_IN_FLOAT32 if "llama.cpp" in formats else EQUAL)
-    differences = [
-        (index, difference)
-        for index, (here, there) in enumerate(zip(first.layers, second.layers, strict=True))
-        if (difference := _compare_layers(index, here, there, terms)) is not None
-    ]
+    differences = {}
+    for index, (here, there) in enumerate(zip(first.layers, second.layers, strict=True)):
+        if (difference := _compare_layers(index, here, there, terms)) is not None:
+            differences[index] = difference
     if not differences:
-        return _compare_entries(first, second) or _compare_strange(first, second)
-    return dataclasses.replace(differences[0][1], layers=tuple(index for index, _ in differences))
+        return _compare_entries(first, second)
+    return dataclasses.replace(next(iter(differences.values())), layers=tuple(differences))
 
 
 def _compare_entries(first: Positions, second: Positions) -> Difference | None:
-    """Return that positions enter otherwise than by rotation, and not in the same way or not as far."""
+    """Return that positions enter, not by rotation, and not alike or not as far; or that strange keys differ."""
     both = [positions.entry or "rotation alone" for positions in (first, second)]
-    lengths = [positions.claimed_length for positions in (first, second)]
     # The weights tell what one program names, and each has words of its own for no rotation at all.
     still = all(side.startswith("no rotation") for side in both)
     same = still and (any("the weights tell" in side for side in both) or all("rotation (" in side for side in both))
     if both[0] != both[1] and not same:
         return Difference(None, "", (), f"positions enter by {both[0]} against {both[1]}")
-    if first.entry and both[0] == both[1] and lengths[0] != lengths[1]:
-        cause = ("claimed length", _format_side(lengths[0]), _format_side(lengths[1]))
+    if first.entry and both[0] == both[1] and first.claimed_length != second.claimed_length:
+        cause = ("claimed length", _format_side(first.claimed_length), _format_side(second.claimed_length))
         return Difference(None, "", (), "the lengths of what is added for positions differ", causes=(cause,))
-    return None
-
-
-def _compare_strange(first: Positions, second: Positions) -> Difference | None:
-    """Return that keys differ which are not understood; None where none do."""
-    ours, theirs = (
+    ours, theirs = [
         {key.split("rope_parameters.")[-1].split("rope_scaling.")[-1]: value for key, value in positions.strange}
         for positions in (first, second)
-    )
-    different = [key for key in (*ours, *theirs) if ours.get(key) != theirs.get(key)]
+    ]
+    different = [key for key in dict.fromkeys((*ours, *theirs)) if ours.get(key) != theirs.get(key)]
     if not different:
         return None
-    causes = tuple((key, ours.get(key, "not set"), theirs.get(key, "not set")) for key in dict.fromkeys(different))
-    return Difference(
-        None, "", (), "no layer differs by what is understood, but keys differ that are not", causes=causes
-    )
+    causes = tuple((key, ours.get(key, "not set"), theirs.get(key, "not set")) for key in different)
+    what = "no layer differs by what is understood, but keys differ that are not"
+    return Difference(None, "", (), what, causes=causes)
 
 
 def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:
@@ -135,11 +126,8 @@ def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Dif
 
 def _name_file_format(positions: Positions) -> str:
     """Return the kind of file that a configuration comes from: programs that read config.json share one."""
-    return (
-        positions.program
-        if positions.program in ("llama.cpp", "Mistral", "Meta", "ExecuTorch", "Megatron")
-        else "config.json"
-    )
+    own = ("llama.cpp", "Mistral", "Meta", "ExecuTorch", "Megatron")
+    return positions.program if positions.program in own else "config.json"
 
 
 def _format_side(value: object) -> str:
@@ -156,28 +144,18 @@ def _compare_rotations(index: int, layer: Layer, a: Rotation, b: Rotation, terms
     elif channel is not None:
         what = f"pair {channel} rotates by {left[channel]:.6g} against {right[channel]:.6g} radians per token"
     elif terms.same_format and (a.pairing != b.pairing or a.direction != b.direction):
-        what = f"channels are paired as {_find_direction(a)} against {_find_direction(b)}"
+        senses = [f"{r.pairing}{'' if r.direction == 1 else ', in the opposite sense'}" for r in (a, b)]
+        what = f"channels are paired as {senses[0]} against {senses[1]}"
     elif terms.differ(compute_scale(a), compute_scale(b)):
         what = f"logits are multiplied by {compute_scale(a):.4f} against {compute_scale(b):.4f}"
     else:
         return None
-    known = channel is not None and channel < min(len(left), len(right))
-    return Difference(
-        index,
-        layer.kind,
-        (),
-        what,
-        channel,
-        (left[channel], right[channel]) if known and channel is not None else None,
-        {distance: compute_largest_error(left, right, distance) for distance in DISTANCES}
-        if channel is not None
-        else {},
-        _find_causes(a, b, terms),
-    )
-
-
-def _find_direction(rotation: Rotation) -> str:
-    return rotation.pairing if rotation.direction == 1 else f"{rotation.pairing}, in the opposite sense"
+    causes = _find_causes(a, b, terms)
+    if channel is None:
+        return Difference(index, layer.kind, (), what, causes=causes)
+    errors = {distance: compute_largest_error(left, right, distance) for distance in DISTANCES}
+    both = (left[channel], right[channel]) if channel < min(len(left), len(right)) else None
+    return Difference(index, layer.kind, (), what, channel, both, errors, causes)
 
 
 def compute_scale(rotation: Rotation) -> float:
@@ -206,27 +184,20 @@ def _find_causes(a: Rotation, b: Rotation, terms: _Terms) -> tuple[tuple[str, st
     if not terms.same_format:
         a = dataclasses.replace(a, pairing=b.pairing, direction=b.direction)
     different = [name for name, part in parts.items() if any(getattr(a, field) != getattr(b, field) for field in part)]
-    swapped = {name: _take_fields(b, parts[name], a) for name in different}
+    swapped = {
+        name: dataclasses.replace(b, **{field: getattr(a, field) for field in parts[name]}) for name in different
+    }
     alone = [name for name in different if terms.same(swapped[name], a)]
     with_effect = [name for name in different if not terms.same(swapped[name], b)]
-    return tuple(
-        (name, _format_value(a, name), _format_value(b, name)) for name in alone[:1] or with_effect or different
-    )
-
-
-def _take_fields(rotation: Rotation, names: list[str], other: Rotation) -> Rotation:
-    """Return a rotation with some fields of another."""
-    return dataclasses.replace(rotation, **{name: getattr(other, name) for name in names})
+    named = alone[:1] or with_effect or different
+    return tuple((name, _format_value(a, name), _format_value(b, name)) for name in named)
 
 
 def _format_value(rotation: Rotation, name: str) -> str:
-    value = getattr(rotation, name)
-    shown = (
-        f"{value:,.6g}"
-        if isinstance(value, float)
-        else f"a list of {len(value)}"
-        if isinstance(value, tuple)
-        else value
-    )
+    shown = getattr(rotation, name)
+    if isinstance(shown, float):
+        shown = f"{shown:,.6g}"
+    elif isinstance(shown, tuple):
+        shown = f"a list of {len(shown)}"
     origin = rotation.origin.get(name)
     return f"{shown} ({origin})" if origin else f"{shown}"

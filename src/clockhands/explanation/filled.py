@@ -6,16 +6,15 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from clockhands.errors import CheckpointError, cut_long_line, show_value
 from clockhands.explanation.numbers import check_count, check_layers
+from clockhands.progress import quiet
 
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
 """Keys under which a model of several kinds of input keeps the part that reads text."""
@@ -136,12 +135,16 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
     _check_sizes(raw, source)
     if not isinstance(raw.get("model_type") or "", str):
         raise CheckpointError(f"{source} sets model_type = {show_value(raw['model_type'])}, which is no name")
+    # Imported first: it sets the level of its logger, which is quiet below, since what is wrong is raised.
+    from transformers import CONFIG_MAPPING
+
     part: dict[str, Any] = copy.deepcopy(dict(raw))
     prefix = ""
-    with quiet():
-        from transformers import CONFIG_MAPPING
-
-        while not _is_known(part, CONFIG_MAPPING) and (inside := _find_inside(part)):
+    with quiet("transformers"):
+        while not _is_known(part, CONFIG_MAPPING):
+            inside = next((key for key in INSIDE if isinstance(part.get(key), dict)), None)
+            if inside is None:
+                break
             part, prefix = part[inside], f"{prefix}{inside}."
         known = _is_known(part, CONFIG_MAPPING)
         try:
@@ -166,10 +169,6 @@ def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
     return isinstance(raw.get("model_type"), str) and raw["model_type"] in mapping
 
 
-def _find_inside(raw: Mapping[str, Any]) -> str | None:
-    return next((key for key in INSIDE if isinstance(raw.get(key), dict)), None)
-
-
 def _is_part(config: Any, raw: Mapping[str, Any], key: str) -> bool:
     """Whether a part of a configuration reads text: one that the file has, or that alone says how to rotate."""
     from transformers import PreTrainedConfig
@@ -191,9 +190,7 @@ def _write_as_before(raw: dict[str, Any]) -> None:
     """Change a file to what transformers 4.57 makes of it, in the keys of transformers 5."""
     raw.pop("rope_parameters", None)  # which it does not read
     defaults = OLD_DEFAULTS.get(str(raw.get("model_type")), {})
-    if (
-        raw.get("rope_scaling", defaults) is None and "rope_scaling" in defaults
-    ):  # null is no rule there, not the default
+    if raw.get("rope_scaling", defaults) is None and "rope_scaling" in defaults:  # null is no rule, not the default
         raw["rope_parameters"] = {"rope_type": "default", "rope_theta": raw.get("rope_theta", defaults["rope_theta"])}
     for key, value in copy.deepcopy(defaults).items():
         raw.setdefault(key, value)
@@ -227,17 +224,3 @@ def _rename_for_llama(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
         written.setdefault("num_attention_heads", 1)
     written.pop("model_type", None)
     return written
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers from logging what it thinks of a configuration: what is wrong is raised."""
-    import transformers  # noqa: F401 (which sets the level of its logger when it is imported first)
-
-    logger = logging.getLogger("transformers")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.filled import UNKNOWN, Filled, fill_in, quiet
+from clockhands.explanation.filled import UNKNOWN, Filled, fill_in
 from clockhands.explanation.huggingface_rotation import make_rotation
 from clockhands.explanation.numbers import check_count, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
+from clockhands.progress import quiet
 
 PROGRAMS = {
     "transformers5": "transformers 5",
@@ -33,7 +34,7 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
     """
     filled = fill_in(raw, source, program)
     entry = _find_other_entry(filled)
-    with quiet():
+    with quiet("transformers"):
         layers = tuple(_make_layers(filled, rotates=not entry))
     notes = []
     if filled.facts is UNKNOWN and not entry:

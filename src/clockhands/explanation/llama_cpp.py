@@ -44,14 +44,10 @@ IN_CODE = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_s
 BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
 """The bounds of YaRN's ramp in turns that llama.cpp takes where nothing gives others."""
 WITHOUT_EFFECT = ("rope.scaling.finetuned",)
-"""Keys about position that llama.cpp reads and does nothing with, but for `SWITCHED`."""
-SWITCHED = ("granite", "granitemoe", "granitehybrid")
-"""Architectures that rotate nothing where ``rope.scaling.finetuned`` is false."""
+"""Keys about position that llama.cpp reads and does nothing with, but where an architecture is ``switched``."""
 WINDOW_KEYS = ("attention.sliding_window", "attention.sliding_window_pattern", "attention.key_length_swa",
                "rope.dimension_count_swa", "rope.freq_base_swa")  # fmt: skip
 """Keys that mean something of architectures with windows alone."""
-DEEPSEEK = ("deepseek2", "deepseek32")
-"""Architectures that multiply all logits by the square of YaRN's amplitude; their log multiplier stands as a tenth."""
 
 
 @functools.cache
@@ -67,6 +63,12 @@ def load_llama_facts() -> dict[str, Any]:
     ``both_sides``: half of it on each side. ``unrotated``: layers without a window rotate nothing. ``local``: what
     layers with one rotate by: as all others (absent), by what the file says and no flag (trained), so and not scaled
     (unscaled), or by the base alone (plain); ``base`` where the file gives none for them.
+    ``own``: what single architectures have. ``alibi_layers``: with so many layers ALiBi; ``switched``: nothing rotates
+    where ``rope.scaling.finetuned`` is false; ``full_share``: of the channels rotate in layers without a window;
+    ``own_base``: layers with one have a base of their own though they are plain; ``temperature``: keys of the length by
+    which queries grow, ``full_temperature``: its slope in layers that rotate nothing; ``whole``: all logits get the
+    square of YaRN's amplitude, and its log multiplier stands as a tenth; ``alpha``: HunYuan's base; ``beta_fast``:
+    where the file gives none; ``note``: what the reader should know where a key of `IN_CODE` is set.
     """
     facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("llama_cpp.json").read_text("utf8"))
     return facts
@@ -109,16 +111,16 @@ class _Keys:
         )
 
 
+def _find_own(model: str) -> dict[str, Any]:
+    own: dict[str, Any] = load_llama_facts()["own"].get(model, {})
+    return own
+
+
 def find_architecture(model_type: str) -> str | None:
     """Return llama.cpp's name of an architecture of transformers; None if it has none."""
-
-    facts = load_llama_facts()
-    name = model_type.removesuffix("_text")
-
-    def plain(text: str) -> str:
-        return re.sub("[_-]", "", text)
-
-    same = (known for known in facts["architectures"] if plain(known) == plain(name))
+    facts, name = load_llama_facts(), model_type.removesuffix("_text")
+    plain = re.sub("[_-]", "", name)
+    same = (known for known in facts["architectures"] if re.sub("[_-]", "", known) == plain)
     return facts["converted"].get(name) or next(same, None)
 
 
@@ -135,8 +137,12 @@ def read_settings(
     values: Mapping[str, Any], tensors: Mapping[str, tuple[float, ...]], source: str, flags: str = ""
 ) -> Positions:
     """Read settings by their keys in a GGUF file, and lists of factors by the names in ``FACTORS``."""
-    model = str(values.get("general.architecture", ""))
-    ignored = _list_ignored(values, model)
+    facts, model = load_llama_facts(), str(values.get("general.architecture", ""))
+    written = [key for key in IN_CODE if f"{model}.rope.scaling.{key}" in values]
+    ignored = [key for key in written if key not in facts["yarn"].get(model, ())]
+    notes = [_find_own(model)["note"]] if written != ignored and "note" in _find_own(model) else []
+    if model not in facts["architectures"]:
+        notes.append(f"llama.cpp has no architecture {model!r}; it is read as a Llama would be")
     values = {key: value for key, value in values.items() if key.removeprefix(f"{model}.rope.scaling.") not in ignored}
     keys = _Keys(values, source, model)
     heads = keys.get("attention.head_count")
@@ -163,33 +169,18 @@ def read_settings(
         entry=entry,
         trained_length=keys.count("rope.scaling.original_context_length") or claimed,
         claimed_length=claimed,
-        notes=tuple(_list_notes(values, model)),
+        notes=tuple(notes),
         unread=(*windows, *(f"rope.scaling.{key}" for key in ignored)),
         strange=() if entry else keys.list_unread(),
     )
 
 
-def _list_ignored(values: Mapping[str, Any], model: str) -> list[str]:
-    """Return keys of ``IN_CODE`` that a file sets, and llama.cpp does not ask for in this architecture."""
-    read = load_llama_facts()["yarn"].get(model, ())
-    return [key for key in IN_CODE if key not in read and f"{model}.rope.scaling.{key}" in values]
-
-
-def _list_notes(values: Mapping[str, Any], model: str) -> Iterator[str]:
-    """Yield what the reader should know of an architecture."""
-    if model == "laguna" and any(f"laguna.rope.scaling.{key}" in values for key in IN_CODE):
-        yield "ik_llama.cpp asks for the keys yarn_* of 'laguna', and they count here; llama.cpp 0.3.36 does not"
-    if model not in load_llama_facts()["architectures"]:
-        yield f"llama.cpp has no architecture {model!r}; it is read as a Llama would be"
-
-
 def _find_other_entry(keys: _Keys, count: int) -> str:
     """Return how positions enter where llama.cpp rotates nothing; empty if it rotates."""
-    has = load_llama_facts()["unrotated"].get(keys.model, "")
-    if keys.model == "baichuan" and count == 40:  # Baichuan 13B, which it knows by its number of layers
+    own, has = _find_own(keys.model), load_llama_facts()["unrotated"].get(keys.model, "")
+    if own.get("alibi_layers") == count:  # Baichuan 13B, which it knows by its number of layers
         has = "ALiBi"
-    switch = keys.get("rope.scaling.finetuned") if keys.model in SWITCHED else None
-    if switch is False:
+    if own.get("switched") and keys.get("rope.scaling.finetuned") is False:
         return "no rotation (rope.scaling.finetuned is false)"
     return f"no rotation that llama.cpp has for {keys.model!r}: {has}" if has else ""
 
@@ -198,24 +189,41 @@ def _make_layers(
     keys: _Keys, flagged: _Keys, rotation: Rotation | None, tensors: Mapping[str, tuple[float, ...]], count: int
 ) -> Iterator[Layer]:
     """Yield every layer with its rotation and how far it sees. ``keys``: the file's; ``flagged``: under flags."""
-    facts = load_llama_facts()
+    facts, own = load_llama_facts(), _find_own(keys.model)
     windows, every = facts["windows"].get(keys.model), facts["unrotated_every"].get(keys.model, 0)
-    size = 0 if windows is None else _find_window(keys, windows, count)
-    inside = _list_windows(keys, windows, count) if size else [False] * count
-    local = _make_local_rotation(keys, flagged, rotation, tensors, windows) if size else rotation
-    if keys.model == "step35" and rotation is not None:  # its layers without a window rotate half of what the file says
-        rotation = dataclasses.replace(rotation, channels=rotation.channels // 2)
-    temperature = _describe_temperature(keys, size)
+    size, inside, local = 0, [False] * count, rotation
+    if windows is not None and (size := _find_window(keys, windows, count)):
+        pattern, turn = keys.get("attention.sliding_window_pattern"), windows.get("every")
+        if isinstance(pattern, list):
+            inside = [layer < len(pattern) and bool(pattern[layer]) for layer in range(count)]
+        elif turn is not None:
+            if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern >= 0:
+                turn = pattern
+            full = 0 if windows.get("first_full") else turn - 1  # the layer of each turn that sees everything
+            inside = [turn == 0 or layer % turn != full for layer in range(count)]
+        local = _make_local_rotation(keys, flagged, rotation, tensors, windows)
+    if rotation is not None and "full_share" in own:
+        rotation = dataclasses.replace(rotation, channels=int(rotation.channels * own["full_share"]))
+    temperature = local_temperature = ""
+    if "full_temperature" in own and size:  # of layers that rotate nothing; none of it is in the file
+        temperature = f"queries × (1 + {own['full_temperature']:g} ln(1 + ⌊(p + 1)/{size}⌋)) at position p"
+    elif "temperature" in own:
+        scale = keys.number("attention.temperature_scale", 0.0)
+        keys.get("attention.temperature_length")
+        length = None
+        for key in own["temperature"]:
+            length = length or keys.get(key)
+        if scale:
+            temperature = local_temperature = f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p"
     for layer in range(count):
-        if inside[layer]:
-            turns = None if every and (layer + 1) % every == 0 else local
-            kind, window, chunk = (
-                ("chunked_attention", None, size) if "chunk" in windows else ("sliding_attention", size, None)
-            )
-            yield Layer(kind, turns, window, chunk, temperature if keys.model != "llama4" else "")
-        else:
-            still = (every and (layer + 1) % every == 0) or (size and windows.get("unrotated"))
+        still = bool(every) and (layer + 1) % every == 0
+        if not inside[layer]:
+            still = still or bool(size and windows.get("unrotated"))
             yield Layer("full_attention", None if still else rotation, temperature=temperature)
+        elif "chunk" in windows:
+            yield Layer("chunked_attention", None if still else local, None, size, local_temperature)
+        else:
+            yield Layer("sliding_attention", None if still else local, size, None, local_temperature)
 
 
 def _find_window(keys: _Keys, windows: Mapping[str, Any], count: int) -> int:
@@ -227,20 +235,6 @@ def _find_window(keys: _Keys, windows: Mapping[str, Any], count: int) -> int:
     if size and windows.get("both_sides"):
         return int(size) // 2 + 1
     return int(size and (windows.get("chunk") or windows.get("fixed") or size))
-
-
-def _list_windows(keys: _Keys, windows: Mapping[str, Any], count: int) -> list[bool]:
-    """Return which layers have the window, from the file or from llama.cpp's code."""
-    pattern = keys.get("attention.sliding_window_pattern")
-    if isinstance(pattern, list):
-        return [bool(pattern[layer]) if layer < len(pattern) else False for layer in range(count)]
-    every = windows.get("every")
-    if every is not None and isinstance(pattern, int) and not isinstance(pattern, bool) and pattern >= 0:
-        every = pattern
-    if every is None:
-        return [False] * count
-    full = 0 if windows.get("first_full") else every - 1  # the layer of each turn that sees everything
-    return [every == 0 or layer % every != full for layer in range(count)]
 
 
 def _make_local_rotation(
@@ -255,7 +249,7 @@ def _make_local_rotation(
     if rotation is None or rule is None:
         return rotation
     start = f"{keys.model}.rope."
-    if rule == "plain" and keys.model != "laguna":  # olmo2 and mellum: by the base of all layers
+    if rule == "plain" and not _find_own(keys.model).get("own_base"):  # by the base of all layers
         base, origin = rotation.base, rotation.origin["base"]
     elif local := keys.number("rope.freq_base_swa", 0.0) or windows.get("base"):
         base, origin = local, f"{start}freq_base_swa" if keys.get("rope.freq_base_swa") else "llama.cpp's code"
@@ -273,18 +267,6 @@ def _make_local_rotation(
     under = _Keys(values, keys.source, keys.model)
     made = _make_llama_rotation(under, width, channels, tensors if rule == "trained" else {})
     return dataclasses.replace(made, origin={**made.origin, "base": origin})
-
-
-def _describe_temperature(keys: _Keys, size: int) -> str:
-    """Describe the factor of queries by position, of which three architectures know; empty where there is none."""
-    if keys.model == "llama4" and size:  # of layers that rotate nothing; none of it is in the file
-        return f"queries × (1 + 0.1 ln(1 + ⌊(p + 1)/{size}⌋)) at position p"
-    if keys.model not in ("mistral3", "mistral4", "deepseek2"):
-        return ""
-    scale, length = keys.number("attention.temperature_scale", 0.0), keys.get("attention.temperature_length")
-    if keys.model == "mistral3":
-        length = keys.get("rope.scaling.original_context_length") or keys.get("context_length")
-    return f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p" if scale else ""
 
 
 def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]) -> Rotation:
@@ -316,7 +298,8 @@ def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mappin
     pairing: Pairing = "halves" if model in load_llama_facts()["halves"] else "interleaved"
     length = keys.count("rope.scaling.original_context_length") or keys.count("context_length", least=0) or None
     base = keys.number("rope.freq_base", 10000.0)
-    if model == "hunyuan_vl" and (alpha := keys.number("rope.scaling.alpha", 0.0)) > 0:
+    own = _find_own(model)
+    if own.get("alpha") and (alpha := keys.number("rope.scaling.alpha", 0.0)) > 0:
         base = scale_base(base, alpha, width)
     return Rotation(
         head_dim=width,
@@ -325,7 +308,7 @@ def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mappin
         rule=rule,  # type: ignore[arg-type]
         factor=factor,
         original_length=length if rule in ("yarn", "longrope") or (long and not both) else None,
-        beta_fast=keys.number(NAMES["beta_fast"], 8.0 if model == "grok" else BETAS["beta_fast"]),
+        beta_fast=keys.number(NAMES["beta_fast"], own.get("beta_fast", BETAS["beta_fast"])),
         beta_slow=keys.number(NAMES["beta_slow"], BETAS["beta_slow"]),
         extrapolation=extrapolation if rule == "yarn" else 1.0,
         factors=both or short,
@@ -343,7 +326,7 @@ def _compute_amplitudes(keys: _Keys, factor: float, *, ramp: bool) -> tuple[floa
     Where the ramp counts, ``rope_yarn`` multiplies by 0.1 ln(factor) + 1; ``llama_context`` divides by it before, and
     puts mscale over mscale_all_dim in place of ``yarn_attn_factor``, in a file and as a flag.
     """
-    deepseek = keys.model in DEEPSEEK
+    deepseek = bool(_find_own(keys.model).get("whole"))
     all_dim = keys.number("rope.scaling.yarn_log_multiplier", 0.0) * (10 if deepseek else 1)
     of_file, beside = keys.number("rope.scaling.attn_factor", 1.0), keys.number(BESIDE, 1.0)
     above = all_dim if deepseek and all_dim else 1.0

@@ -24,8 +24,6 @@ DEFAULTS: dict[str, dict[str, float]] = {
 """Spectra, and what counts where a run leaves an option out; a test compares with the scheme."""
 ORIGIN = {"base": "options.base", "rule": "options.spectrum", "factor": "options.factor", "amplitude": "the rule"}
 """Where the numbers of a rotation stand in a run."""
-SPECTRA = {"ntk": "default"}
-"""Spectra that another rule expresses: NTK-aware scaling is a larger base."""
 
 
 def read_own(raw: Mapping[str, Any], source: str) -> Positions:
@@ -94,38 +92,44 @@ def _make_layer(side: str, schemes: list[Mapping[str, Any]], width: int, source:
         value = tables.get(scheme, {}).get(key)
         return int(check_number(default if value is None else value, key, source)) if scheme in tables else None
 
-    rotation = _make_rotation({"options": tables["rope"]}, width, source) if "rope" in tables else None
+    rotation = _make_rotation(tables["rope"], width, source) if "rope" in tables else None
     left = number("window", "left", 127)
     window = None if left is None else left + 1
     temperature = "queries × a temperature by position" if "temperature" in tables else ""
     return Layer(side, rotation, window, number("chunks", "size", 8192), temperature)
 
 
-def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rotation:
-    """Make the rotation of a side from the options of its scheme."""
-    options = position.get("options")
-    options = options if isinstance(options, Mapping) else {}
+def _make_rotation(options: Mapping[str, Any], width: int, source: str) -> Rotation:
+    """Make the rotation of a side from the options of its scheme.
+
+    Raises CheckpointError for a spectrum that is not known, and for options that a ``Rotation`` does not have.
+    """
 
     def read_number(key: str, default: float) -> float:
         value = options.get(key)
         return default if value is None else check_number(value, f"options.{key}", source)
 
     spectrum = str(options.get("spectrum", "default"))
-    _check_options(options, spectrum, source)
+    if spectrum not in DEFAULTS:
+        raise CheckpointError(f"{source} sets options.spectrum = {spectrum!r}, which is not known")
+    for key, plain in (("ramp", "channel"), ("learned", False), ("values", False), ("unscaled_first", 0)):
+        if options.get(key) not in (None, plain):
+            raise CheckpointError(f"{source} sets options.{key} = {options[key]!r}, which this table cannot say")
     own = DEFAULTS[spectrum]
-    factor, length = (
-        read_number("factor", own.get("factor", 1.0)),
-        int(read_number("original_length", own.get("length", 0))),
-    )
+    factor = read_number("factor", own.get("factor", 1.0))
+    length = int(read_number("original_length", own.get("length", 0)))
+    amplitude = temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
+    if spectrum == "longrope" and factor > 1:
+        amplitude = math.sqrt(1 + math.log(factor) / math.log(length))
     channels = int(width * read_number("fraction", 1.0)) // 2 * 2
     base = read_number("base", 10000.0)
-    if spectrum == "ntk":
+    if spectrum == "ntk":  # NTK-aware scaling is a larger base
         base *= factor ** (channels / max(channels - 2, 1))
     return Rotation(
         head_dim=width,
         channels=channels,
         base=base,
-        rule=SPECTRA.get(spectrum, spectrum),  # type: ignore[arg-type]
+        rule="default" if spectrum == "ntk" else spectrum,  # type: ignore[arg-type]
         factor=factor,
         original_length=length or None,
         beta_fast=read_number("beta_fast", 32.0),
@@ -136,26 +140,10 @@ def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rota
         factors=_list_numbers(options, "short_factor", source),
         long_factors=_list_numbers(options, "long_factor", source),
         share=read_number("share", own.get("share", 1.0)),
-        amplitude=read_number("attention_factor", _compute_amplitude(spectrum, factor, length)),
+        amplitude=read_number("attention_factor", amplitude),
         pairing="halves" if options.get("layout", "half") == "half" else "interleaved",
         origin=dict(ORIGIN),
     )
-
-
-def _compute_amplitude(spectrum: str, factor: float, length: int) -> float:
-    """Return the factor on cosines and sines that a spectrum has by default."""
-    if spectrum == "longrope" and factor > 1:
-        return math.sqrt(1 + math.log(factor) / math.log(length))
-    return temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
-
-
-def _check_options(options: Mapping[str, Any], spectrum: str, source: str) -> None:
-    """Raise CheckpointError for a spectrum that is not known, and for options that a ``Rotation`` does not have."""
-    if spectrum not in DEFAULTS:
-        raise CheckpointError(f"{source} sets options.spectrum = {spectrum!r}, which is not known")
-    for key, plain in (("ramp", "channel"), ("learned", False), ("values", False), ("unscaled_first", 0)):
-        if options.get(key) not in (None, plain):
-            raise CheckpointError(f"{source} sets options.{key} = {options[key]!r}, which this table cannot say")
 
 
 def _list_numbers(options: Mapping[str, Any], key: str, source: str) -> tuple[float, ...]:

@@ -13,6 +13,11 @@ from clockhands.explanation.warnings import list_warnings, name_layers
 
 EXACT_TO = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
 """Tokens to which whole positions are exact in a format; from the next on, neighbours become equal."""
+SHOWN = (
+    "head_dim", "channels", "base", "rule", "factor", "original_length", "pairing", "direction", "amplitude",
+    "logit_factor",
+)  # fmt: skip
+"""Numbers of a rotation as plain data has them, before its frequencies."""
 
 
 def describe(positions: Positions, length: int | None = None) -> str:
@@ -33,13 +38,8 @@ def describe(positions: Positions, length: int | None = None) -> str:
 
 def _describe_layer(numbers: list[int], layer: Layer, positions: Positions, length: int | None) -> Iterator[str]:
     count = f"layer {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} layers ({name_layers(numbers)})"
-    reach = (
-        f", {layer.window:,} tokens of window"
-        if layer.window
-        else f", chunks of {layer.chunk:,}"
-        if layer.chunk
-        else ""
-    )
+    reach = f", chunks of {layer.chunk:,}" if layer.chunk else ""
+    reach = f", {layer.window:,} tokens of window" if layer.window else reach
     yield f"{count}, {layer.kind}{reach}"
     if layer.temperature:
         yield f"  {layer.temperature}"
@@ -119,44 +119,17 @@ def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
     """Return the table: each kind of layer with its numbers, frequencies in radians per token."""
     layers = []
     for numbers, layer in positions.groups():
-        layers.append(
-            {
-                "layers": numbers,
-                "kind": layer.kind,
-                "attends": layer.attends,
-                "window": layer.window,
-                "chunk": layer.chunk,
-                "temperature": layer.temperature,
-                "rotation": None if layer.rotation is None else _make_rotation_table(layer.rotation, length),
-            }
-        )
+        reach = {name: getattr(layer, name) for name in ("kind", "attends", "window", "chunk", "temperature")}
+        rotation = None
+        if layer.rotation is not None:
+            rotation = {name: getattr(layer.rotation, name) for name in SHOWN}
+            rotation |= {"frequencies": layer.rotation.frequencies(length), "origin": layer.rotation.origin}
+        layers.append({"layers": numbers, **reach, "rotation": rotation})
+    told = ("source", "program", "model", "entry", "trained_length", "claimed_length")
     return {
-        "source": positions.source,
-        "program": positions.program,
-        "model": positions.model,
-        "entry": positions.entry,
-        "trained_length": positions.trained_length,
-        "claimed_length": positions.claimed_length,
+        **{name: getattr(positions, name) for name in told},
         "layers": layers,
         "warnings": list_warnings(positions),
         "notes": list(positions.notes),
         "not_understood": dict(positions.strange),
-    }
-
-
-def _make_rotation_table(rotation: Rotation, length: int | None) -> dict[str, Any]:
-    """Return the numbers of a rotation as plain data; its frequencies are those at ``length``."""
-    return {
-        "head_dim": rotation.head_dim,
-        "channels": rotation.channels,
-        "base": rotation.base,
-        "rule": rotation.rule,
-        "factor": rotation.factor,
-        "original_length": rotation.original_length,
-        "pairing": rotation.pairing,
-        "direction": rotation.direction,
-        "amplitude": rotation.amplitude,
-        "logit_factor": rotation.logit_factor,
-        "frequencies": rotation.frequencies(length),
-        "origin": rotation.origin,
     }

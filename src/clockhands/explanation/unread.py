@@ -25,8 +25,6 @@ KNOWN = (
     "attn_scale", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "qk_head_dim", "index_head_dim",
 )  # fmt: skip
 """Keys whose meaning is known: where they change nothing, they are not read. Others may mean what is not known here."""
-
-
 TABLES = ("rope_scaling", "rope_parameters")
 """Tables of which every key is about position."""
 
@@ -35,14 +33,11 @@ def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Pos
     """Return what was read with the keys about position that change nothing: ``unread``; ``strange`` if not known."""
     unread, strange = [], []
     for path, value in _list_keys(raw, ()):
-        if any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
-            continue
-        name = ".".join(path)
-        if path[-1] in KNOWN:
-            unread.append(name)
-        else:
-            strange.append((name, show_value(value)))
-    return dataclasses.replace(positions, unread=(*positions.unread, *unread), strange=tuple(strange))
+        if not any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
+            known = path[-1] in KNOWN
+            (unread if known else strange).append((".".join(path), show_value(value)))
+    names = (name for name, _ in unread)
+    return dataclasses.replace(positions, unread=(*positions.unread, *names), strange=tuple(strange))
 
 
 def _list_keys(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -53,16 +48,13 @@ def _list_keys(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tupl
         elif isinstance(value, Mapping):
             if not any(word in key for word in ("vision", "audio", "quantization", "2label", "label2")):
                 yield from _list_keys(value, (*path, key))
-        elif value is not None and key not in ("rope_type", "type") and (_in_rope(path) or _looks_like_position(key)):
-            yield (*path, key), value
+        elif value is not None and key not in ("rope_type", "type"):
+            inside = any(table in TABLES for table in path)
+            yield from [((*path, key), value)] if inside or _looks_like_position(key) else []
 
 
 def _looks_like_position(key: str) -> bool:
     return bool(POSITION.search(key)) and not NOT_POSITION.search(key)
-
-
-def _in_rope(path: tuple[str, ...]) -> bool:
-    return any(key in TABLES for key in path)
 
 
 def _change(raw: Mapping[str, Any], path: tuple[str, ...], value: Any) -> Iterator[dict[str, Any]]:
