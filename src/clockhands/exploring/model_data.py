@@ -71,7 +71,7 @@ def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
     """Return the name of a side's scheme, every option with its value, and what the page needs besides."""
     position = run.model.config.transformer_config.get_position_config(side)
     scheme = run.model.transformer.get_stack(side).schemes.at_input
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         **_NO_SCHEME,
         "name": position.scheme,
         "options": {**defaults_of(options_of(CATALOGUE[position.scheme])), **position.options},
@@ -80,21 +80,21 @@ def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
         "skipEvery": position.skip_every,
     }
     if isinstance(scheme, (Sinusoidal, RoPE)):
-        told["frequencies"] = scheme.frequencies().detach().tolist()
+        data["frequencies"] = scheme.frequencies().detach().tolist()
     if isinstance(scheme, Sinusoidal):
-        told["amplitude"] = read_amplitude(scheme)
+        data["amplitude"] = read_amplitude(scheme)
     elif isinstance(scheme, Index):
-        told["step"] = scheme.encode(torch.tensor([[0, 1]]))[0, 1].tolist()
+        data["step"] = scheme.encode(torch.tensor([[0, 1]]))[0, 1].tolist()
     elif isinstance(scheme, RoPE) and scheme.alpha_F is not None:
-        told["factors"] = scheme.alpha_F.detach().double().exp().tolist()
+        data["factors"] = scheme.alpha_F.detach().double().exp().tolist()
     # The values of two options follow from the side: the form of ALiBi, and the directions of T5.
     elif isinstance(scheme, Alibi):
-        told["options"]["form"] = scheme.form
-        told["slopes"] = scheme.slopes_OH.detach().abs().tolist()
+        data["options"]["form"] = scheme.form
+        data["slopes"] = scheme.slopes_OH.detach().abs().tolist()
     elif isinstance(scheme, T5Bias):
-        told["options"]["bidirectional"] = scheme.bidirectional
-        told["starts"] = scheme.starts_N.tolist()
-    return told
+        data["options"]["bidirectional"] = scheme.bidirectional
+        data["starts"] = scheme.starts_N.tolist()
+    return data
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], dtype: str = "float16") -> tuple[bytes, dict[str, Any]]:

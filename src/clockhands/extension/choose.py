@@ -102,7 +102,9 @@ class Judged:
         In one pass or by the cache, whichever is worse.
         """
         readings = [reading for reading in (self.retrieval, self.cached_retrieval) if reading is not None]
-        means = [float(np.mean([ranks_NR[:, 1:].mean() for ranks_NR in each.ranks.values()])) for each in readings]
+        means = [
+            float(np.mean([ranks_NR[:, 1:].mean() for ranks_NR in reading.ranks.values()])) for reading in readings
+        ]
         return min(means, default=0.0)
 
 
@@ -185,14 +187,14 @@ def list_able(judged: Sequence[Judged]) -> list[Judged]:
 def _add_retrieval(setting: Setting, judged: Sequence[Judged]) -> list[Judged]:
     """Return methods, with the retrieval of the first and of ``MOST_ASKED`` that could be chosen."""
     able = [entry for entry in list_able(judged) if entry is not judged[0]]
-    asked = [entry.method.name for entry in (judged[0], *able[:MOST_ASKED])]
+    names = [entry.method.name for entry in (judged[0], *able[:MOST_ASKED])]
     writing = choose_writing(setting.model, setting.stream, setting.trained, setting.seed)
-    items, found = setting.times * setting.items, list(judged)
+    items, completed = setting.times * setting.items, list(judged)
     for place, entry in enumerate(judged):
-        if entry.method.name not in asked:
+        if entry.method.name not in names:
             continue
         key = f"judge/{entry.method.key}/{items}/{setting.longest}/{','.join(setting.tasks)}"
-        count = _count_methods(setting.progress, "judging recall", asked.index(entry.method.name), len(asked))
+        count = _count_methods(setting.progress, "judging recall", names.index(entry.method.name), len(names))
         with apply(setting.model, entry.method) as laid:
             measure = partial(
                 measure_retrieval, laid, setting.stream, setting.lengths, writing, items=items, seed=setting.seed,
@@ -202,8 +204,8 @@ def _add_retrieval(setting: Setting, judged: Sequence[Judged]) -> list[Judged]:
             if entry.cached is not None:
                 with read_by_cache(laid, entry.method, setting.trained):
                     cached = setting.archive.keep_retrieval(f"{key}/cached", measure)
-        found[place] = replace(entry, retrieval=whole, cached_retrieval=cached)
-    return found
+        completed[place] = replace(entry, retrieval=whole, cached_retrieval=cached)
+    return completed
 
 
 @dataclass(frozen=True)

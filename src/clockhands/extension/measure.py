@@ -91,8 +91,10 @@ def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float
         longer = [place for place in range(best[task] + 1, len(lengths)) if not np.isnan(means_R[place])]
         # The texts are the sample: each is a row of one item.
         theirs = [scores_NR[:, [best[task]]]] * len(longer)
-        found = compare_with_baseline([scores_NR[:, [place]] for place in longer], theirs, level) if longer else []
-        rises[task] = dict(zip(longer, found, strict=True))
+        differences = (
+            compare_with_baseline([scores_NR[:, [place]] for place in longer], theirs, level) if longer else []
+        )
+        rises[task] = dict(zip(longer, differences, strict=True))
     rungs = []
     for place, length in enumerate(lengths):
         unread = bool(np.isnan(drift.losses_NR[:, place]).any())

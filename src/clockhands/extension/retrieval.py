@@ -127,7 +127,8 @@ def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: in
         rng = np.random.default_rng([seed, number])
         items = [make(rng, names, values, text) for text in range(count)]
         kept = [
-            replace(item, questions=tuple(asked for asked in item.questions if asked.task in tasks)) for item in items
+            replace(item, questions=tuple(question for question in item.questions if question.task in tasks))
+            for item in items
         ]
         if kept[0].questions:
             made.append(kept)

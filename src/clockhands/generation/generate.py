@@ -121,25 +121,25 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
 
 def _check_values(values: dict[str, Any], seed: int | None) -> None:
     """Raise UsageError with every value that is out of range, and for those that exclude each other."""
-    given = {name: value for name, value in values.items() if value is not None}
-    faults = [fault for name, value in given.items() for fault in check_value(name, value, VALUES[name])]
-    temperature = given.get("temperature", 1)
+    chosen = {name: value for name, value in values.items() if value is not None}
+    faults = [fault for name, value in chosen.items() for fault in check_value(name, value, VALUES[name])]
+    temperature = chosen.get("temperature", 1)
     if 0 < temperature < MIN_TEMPERATURE:
         faults.append(f"temperature is {temperature}; the least is {MIN_TEMPERATURE}, or 0 for the likeliest token")
-    if given["samples"] > 1 and given["beam"] > 1:
+    if chosen["samples"] > 1 and chosen["beam"] > 1:
         faults.append(
-            f"samples is {given['samples']}, but a beam search gives one continuation; leave out samples or beam"
+            f"samples is {chosen['samples']}, but a beam search gives one continuation; leave out samples or beam"
         )
-    elif given["samples"] > 1 and temperature == 0:
+    elif chosen["samples"] > 1 and temperature == 0:
         faults.append(
-            f"samples is {given['samples']}, but with temperature 0 all would be the same; leave samples out, or give "
+            f"samples is {chosen['samples']}, but with temperature 0 all would be the same; leave samples out, or give "
             f"a temperature of at least {MIN_TEMPERATURE}"
         )
-    if not faults and (given["beam"] > 1 or temperature == 0):
-        names = [name for name, off in OFF.items() if given.get(name, off) != off]
+    if not faults and (chosen["beam"] > 1 or temperature == 0):
+        names = [name for name, off in OFF.items() if chosen.get(name, off) != off]
         names += [] if seed is None else ["seed"]
         if names:
-            setting = f"beam {given['beam']}" if given["beam"] > 1 else "temperature 0"
+            setting = f"beam {chosen['beam']}" if chosen["beam"] > 1 else "temperature 0"
             faults.append(f"with {setting} nothing is sampled: leave out {', '.join(names)}")
     if faults:
         raise UsageError("; ".join(faults))

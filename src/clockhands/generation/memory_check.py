@@ -30,14 +30,14 @@ def estimate_bytes(model: Any, *, batch: int, beam: int, length: int, source_len
             "layer_types", "kv_lora_rank",
         )  # fmt: skip
         text = model.config.get_text_config(decoder=True)
-        told = {name: getattr(text, name, None) for name in names}
-        heads, head_dim = told["num_key_value_heads"] or told["num_attention_heads"], told["head_dim"]
-        if head_dim is None and told["hidden_size"] and told["num_attention_heads"]:
-            head_dim = told["hidden_size"] // told["num_attention_heads"]
-        if not isinstance(heads, int) or not isinstance(head_dim, int) or told["kv_lora_rank"]:
+        sizes = {name: getattr(text, name, None) for name in names}
+        heads, head_dim = sizes["num_key_value_heads"] or sizes["num_attention_heads"], sizes["head_dim"]
+        if head_dim is None and sizes["hidden_size"] and sizes["num_attention_heads"]:
+            head_dim = sizes["hidden_size"] // sizes["num_attention_heads"]
+        if not isinstance(heads, int) or not isinstance(head_dim, int) or sizes["kv_lora_rank"]:
             return 0  # it does not say its sizes, or caches compressed keys and values
         # Only layers that attend to the whole text are counted; the cache of other layers may be shorter.
-        kinds = told["layer_types"] or ["full_attention"] * (told["num_hidden_layers"] or 0)
+        kinds = sizes["layer_types"] or ["full_attention"] * (sizes["num_hidden_layers"] or 0)
         return size * batch * beam * length * 2 * heads * head_dim * int(kinds.count("full_attention"))
     config, decoder = model.config.transformer_config, model.transformer.get_stack("decoder")
     # Where cached keys would be stale, one layer at a time has keys and values.

@@ -171,11 +171,10 @@ def _pair_modules(ours: Any, path: str, theirs: Any, names: str, shift: float) -
     own = _find_module(ours, path)
     if own is None:
         return
-    found = [[_find_module(theirs, name) for name in choice.split("+")] for choice in names.split("|")]
-    modules = next(choice for choice in found if None not in choice)
+    choices = [[_find_module(theirs, name) for name in choice.split("+")] for choice in names.split("|")]
+    modules = next(choice for choice in choices if None not in choice)
     # The matrices in GPT-2's layers are [inputs, columns].
-    turned = [type(module).__name__ == "Conv1D" for module in modules]
-    weights = [module.weight.T if turn else module.weight for module, turn in zip(modules, turned, strict=True)]
+    weights = [module.weight.T if type(module).__name__ == "Conv1D" else module.weight for module in modules]
     yield _ParameterPair(own.weight, weights, shift if path.endswith("norm") else 0.0)
     if getattr(own, "bias", None) is not None:
         biases: list[Tensor] = []

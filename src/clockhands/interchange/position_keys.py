@@ -129,10 +129,10 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
     if "no_rope_layers" in supported:
         keys["no_rope_layers"] = [int("rope" in layer) for layer in layers]
     if "temperature" in supported:  # one of another form than Llama 4's is left out
-        told = first.get("temperature", {})
-        keys["attn_temperature_tuning"] = told.get("form") == "floor"
+        temperature = first.get("temperature", {})
+        keys["attn_temperature_tuning"] = temperature.get("form") == "floor"
         if keys["attn_temperature_tuning"]:
-            keys |= {"attn_scale": told["coefficient"], "floor_scale": told["length"]}
+            keys |= {"attn_scale": temperature["coefficient"], "floor_scale": temperature["length"]}
     # The first layer of each kind tells how all of it rotate.
     ropes = {kind: layer["rope"] for kind, layer in reversed([*zip(kinds, layers, strict=True)]) if "rope" in layer}
     tables, width = {}, 0
@@ -193,7 +193,7 @@ def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, 
             if not _rotate_equally(first, second, any_pairing):
                 return False
             continue
-        told = []
+        simplified = []
         for parts in (ours, theirs):
             options = dict(parts[scheme])
             if scheme == "ssmax":
@@ -202,8 +202,8 @@ def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, 
                 # Without a causal mask, a window that does not say how far it reaches to the right reaches as far as
                 # to the left.
                 options["right"] = 0 if causal else options["left"]
-            told.append(options)
-        if told[0] != told[1]:
+            simplified.append(options)
+        if simplified[0] != simplified[1]:
             return False
     return True
 
@@ -219,8 +219,8 @@ def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
     for scheme in (first, second):
         omega = scheme.frequencies(torch.tensor([1, 1000, 10**6])).expand(3, 1, -1).flatten().tolist()
         spectrum = scheme.spectrum
-        told = [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
-        numbers.append(torch.tensor(told, dtype=torch.float64))
+        row = [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
+        numbers.append(torch.tensor(row, dtype=torch.float64))
     ours, theirs = numbers
     return (
         (first.alpha_F is None) == (second.alpha_F is None)

@@ -69,8 +69,12 @@ def copy_from_transformers(theirs: PreTrainedModel) -> OneStackModel:
     for name in SPECIAL_TOKEN_IDS:
         # Those that are a token's: a configuration that says nothing has the ids of the whole GPT-2, which a small
         # vocabulary does not hold.
-        told = getattr(config, name, None)
-        known = [token for token in (told if isinstance(told, list) else [told]) if token in range(config.vocab_size)]
+        token_ids = getattr(config, name, None)
+        known = [
+            token
+            for token in (token_ids if isinstance(token_ids, list) else [token_ids])
+            if token in range(config.vocab_size)
+        ]
         ids[name] = known if len(known) > 1 else known[0] if known else None
     kind: Any = ClockhandsForMaskedLM if config.model_type in ENCODERS else ClockhandsForCausalLM
     ours = kind(ClockhandsConfig(transformer=transformer, **ids)).to(theirs.dtype)
