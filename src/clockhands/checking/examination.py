@@ -12,6 +12,7 @@ import torch
 
 from clockhands.checking.checks.check import NotANumber, describe_damage, select
 from clockhands.checking.models import make_subjects
+from clockhands.checking.models.adapter import describe_raised
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import Build, Task, find, shrink_published
 from clockhands.checking.result import Result, versions
@@ -64,7 +65,8 @@ def check(
         arguments["trust_remote_code"] = trust_remote_code
         refuse("a model in hand", "are about opening one by its name", **arguments)
         subjects = make_subjects.from_model(model, **optional)
-        results = [_result(subjects, _architecture(model), select(only, slow))]
+        kind = getattr(getattr(model, "config", None), "model_type", "")
+        results = [_result(subjects, str(kind or type(model).__name__), select(only, slow))]
     return results[0].findings()
 
 
@@ -102,11 +104,21 @@ def examine(
         try:
             subjects = make_subjects.from_build(build, config)
         except Exception as fault:  # a library's model may raise anything while it is built
-            text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
-            raise CheckpointError(f"no small model can be built of the configuration of {name}: {text}") from fault
+            text = f"no small model can be built of the configuration of {name}: {describe_raised(fault)}"
+            raise CheckpointError(text) from fault
         return [_result(subjects, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
-    return [_examine_build(build, checks, progress) for build in find(name)]
+    results = []
+    for build in find(name):
+        command = f"clockhands check --type {build.name} --tiny"
+        try:
+            subjects = make_subjects.from_build(build)
+        except Exception as fault:  # as above; a model that cannot be built is a result too
+            why = f"cannot be built: {describe_raised(fault)}"
+            results.append(Result(build.name, build.task, "", (), versions(), 0.0, why, command))
+            continue
+        results.append(_result(subjects, build.name, checks, progress, command))
+    return results
 
 
 def check_subject(
@@ -131,8 +143,8 @@ def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
     try:
         return make_subjects.from_model(model, name, name, task)
     except Exception as fault:  # a model may raise anything
-        text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
-        raise CheckpointError(f"{name} was loaded, but cannot read a text of eight tokens: {text}") from fault
+        text = f"{name} was loaded, but cannot read a text of eight tokens: {describe_raised(fault)}"
+        raise CheckpointError(text) from fault
 
 
 def refuse(what: str, why: str, **arguments: Any) -> None:
@@ -153,17 +165,6 @@ def only_build(name: str) -> Build:
 def has_config(name: str) -> bool:
     """Return whether a name is that of a folder or of the hub, not of an architecture."""
     return Path(name).exists() or "/" in name
-
-
-def _examine_build(build: Build, checks: Iterable[Any], progress: Progress | None = None) -> Result:
-    """Check one architecture with a small model. A model that cannot be built is a result too."""
-    command = f"clockhands check --type {build.name} --tiny"
-    try:
-        subjects = make_subjects.from_build(build)
-    except Exception as fault:  # a library's model may raise anything while it is built
-        text = f"cannot be built: {type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
-        return Result(build.name, build.task, "", (), versions(), 0.0, text, command)
-    return _result(subjects, build.name, checks, progress, command)
 
 
 def _result(
@@ -211,9 +212,8 @@ def find_damage(subject: Subject) -> str:
     except NotANumber as fault:
         return f"no law can be judged: {fault}"
     except Exception as fault:  # a model may raise anything; of torch the checks tell it one by one
-        said = name_refusal(subject) if program else ""
-        text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
-        return f"a text of {ids.shape[1]} tokens is not read: {said or text}" if program else ""
+        said = (name_refusal(subject) or describe_raised(fault)) if program else ""
+        return f"a text of {ids.shape[1]} tokens is not read: {said}" if program else ""
     if damage := describe_damage(logits):
         return f"no law can be judged: {damage}"
     scores = logits[:, 1:] if program else logits
@@ -232,7 +232,3 @@ def _threads(subject: Subject) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _architecture(model: Any) -> str:
-    return str(getattr(getattr(model, "config", None), "model_type", "") or type(model).__name__)

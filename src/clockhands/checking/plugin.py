@@ -74,26 +74,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one test for every check; last, so that a model is made once for each set of other arguments."""
     mark = metafunc.definition.get_closest_marker(MARK)
     own = [mark for mark in metafunc.definition.own_markers if mark.name == MARK]
+    test = metafunc.definition.nodeid
     if ARGUMENT not in metafunc.fixturenames:
         if own:
-            raise pytest.Collector.CollectError(
-                f"{metafunc.definition.nodeid}: a test marked {MARK} needs the argument {ARGUMENT}"
-            )
+            raise pytest.Collector.CollectError(f"{test}: a test marked {MARK} needs the argument {ARGUMENT}")
         return
     if len(own) > 1:
         raise pytest.Collector.CollectError(
-            f"{metafunc.definition.nodeid}: marked {MARK} {len(own)} times; one test is about one model: parametrise "
-            "the test and give the function that makes the model a parameter of the same name"
+            f"{test}: marked {MARK} {len(own)} times; one test is about one model: parametrise the test and give the "
+            "function that makes the model a parameter of the same name"
         )
     if mark is None:
-        raise pytest.Collector.CollectError(
-            f"{metafunc.definition.nodeid}: the argument {ARGUMENT} needs the mark {MARK}"
-        )
+        raise pytest.Collector.CollectError(f"{test}: the argument {ARGUMENT} needs the mark {MARK}")
     options = dict(mark.kwargs)
     model = mark.args[0] if mark.args else options.pop("model")
     only, slow, allow = options.pop("only", None), options.pop("slow", False), options.pop("allow", ())
-    names = _select(metafunc.definition.nodeid, only, slow)
-    allowed = _select(metafunc.definition.nodeid, allow, True) if allow else ()
+    names = _select(test, only, slow)
+    allowed = _select(test, allow, True) if allow else ()
     maker = _Maker(model, options)
     metafunc.parametrize(
         ARGUMENT, [pytest.param((maker, name, name in allowed), id=name) for name in names], indirect=True
@@ -149,7 +146,9 @@ class _Maker:
             return None
         if not isinstance(model, type) and hasattr(model, "logits"):
             return None
-        required = _list_required(model)
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = inspect.signature(model).parameters.values()
+        required = [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
         missing = [name for name in required if not _is_known(request, name)]
         if missing and "vocabulary" in self.options and not isinstance(model, type):
             return None  # a function from token ids to logits
@@ -163,12 +162,6 @@ class _Maker:
         return required
 
 
-def _list_required(function: Callable[..., Any]) -> list[str]:
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
-
-
 def _is_known(request: pytest.FixtureRequest, name: str) -> bool:
     if name in request.fixturenames:
         return True
@@ -179,12 +172,10 @@ def _is_known(request: pytest.FixtureRequest, name: str) -> bool:
     return True
 
 
-_ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
-
-
 def _find_worst_outcome(subjects: Sequence[Any], name: str) -> Any:
     """Return the outcome of a check; of an encoder-decoder the worse of its two sides."""
     from clockhands.checking.checks.check import CHECKS
+    from clockhands.checking.result import ORDER
     from clockhands.checking.verdict.judge import run_checks
 
     outcomes = []
@@ -192,4 +183,4 @@ def _find_worst_outcome(subjects: Sequence[Any], name: str) -> Any:
         config = getattr(subject.module, "config", None)
         architecture = str(getattr(config, "model_type", "") or subject.name)
         outcomes += run_checks(subject, [CHECKS[name]], architecture)
-    return min(outcomes, key=lambda outcome: _ORDER.index(outcome.verdict))
+    return min(outcomes, key=lambda outcome: ORDER.index(outcome.verdict))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -67,26 +67,21 @@ def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
     for outcome in outcomes:
         verdicts.setdefault(outcome.check.removeprefix("source."), set()).add(outcome.verdict)
     lengths = {outcome.check.removeprefix("source."): outcome.tokens for outcome in outcomes}
-    reliances = [_judge_use(use, [check for check in CHECKS.values() if use in check.uses], verdicts) for use in USES]
-    return [replace(reliance, within=_find_length(reliance, lengths)) for reliance in reliances]
-
-
-def _find_length(reliance: Reliance, lengths: Mapping[str, int | None]) -> int | None:
-    """Return the longest text that a law about length was tried on; a use is known to be safe no further."""
-    if reliance.use not in _BY_LENGTH:
-        return None
-    return max((tokens for name in reliance.checks if (tokens := lengths.get(name))), default=None)
-
-
-def _judge_use(use: str, checks: Sequence[Check], verdicts: Mapping[str, set[str]]) -> Reliance:
-    names = tuple(check.name for check in checks)
-    unapplied = {name for name in names if verdicts.get(name, set()) <= {"N/A"}}
-    untried = tuple(check.name for check in checks if check.name in unapplied and not check.is_of_programs)
-    applied = set().union(*(verdicts.get(name, set()) for name in names)) - {"N/A"}
-    missed = any(check.name not in verdicts for check in checks if not (check.optional or check.shared))
-    shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(unapplied)
-    safe = None if missed or not shown else True
-    return Reliance(use, False if applied - {"PASS"} else safe, names, untried)
+    reliances = []
+    for use in USES:
+        checks = [check for check in CHECKS.values() if use in check.uses]
+        names = tuple(check.name for check in checks)
+        unapplied = {name for name in names if verdicts.get(name, set()) <= {"N/A"}}
+        untried = tuple(check.name for check in checks if check.name in unapplied and not check.is_of_programs)
+        applied = set().union(*(verdicts.get(name, set()) for name in names)) - {"N/A"}
+        missed = any(check.name not in verdicts for check in checks if not (check.optional or check.shared))
+        shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(unapplied)
+        safe = None if missed or not shown else True
+        # A use is known to be safe no further than the longest text that a law about length was tried on.
+        tried = [tokens for name in names if (tokens := lengths.get(name))] if use in _BY_LENGTH else []
+        safe = False if applied - {"PASS"} else safe
+        reliances.append(Reliance(use, safe, names, untried, max(tried, default=None)))
+    return reliances
 
 
 def describe_reliances(reliances: Sequence[Reliance]) -> str:
@@ -97,6 +92,8 @@ def describe_reliances(reliances: Sequence[Reliance]) -> str:
 
 SCHEMA = 2
 _READ = (1, 2)  # 2 added the verdict LIBRARY
+ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
+"""The verdicts, the worst first."""
 _LIGHTS: dict[str, Light] = {
     "PASS": "good",
     "FAIL": "bad",
@@ -194,8 +191,7 @@ class Result:
 
     def findings(self) -> Findings:
         """Return the result as findings, failures first, for pages and notebooks."""
-        order = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
-        ranked = sorted(self.outcomes, key=lambda outcome: order.index(outcome.verdict))
+        ranked = sorted(self.outcomes, key=lambda outcome: ORDER.index(outcome.verdict))
         facts = {
             "model": self.model,
             "encoding": self.scheme,
@@ -204,49 +200,40 @@ class Result:
             "reliance": self.reliance(),
             "effects": "in standard deviations of the logits, shortened to std",
         }
-        items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
-        title = f"Does {self.model} handle position correctly?"
-        return Findings(title, items, facts, self._signature(), self.command)
-
-    def _signature(self) -> str:
-        counts = ",".join(f"{verdict}:{self.count(verdict)}" for verdict in _LIGHTS)
-        return f"check|{self.model}|{counts}"
-
-    def _reliance_finding(self) -> Finding:
         known = [reliance for reliance in list_reliances(self.outcomes) if reliance.safe is not None]
         rows = [(use.use, "yes" if use.safe else "no", ", ".join(use.untried)) for use in known]
-        light: Light = "bad" if self.failed else "good"
-        table = Table.of(("use", "safe", "untried checks"), rows)
-        verdict = self.fault or self.reliance()
-        opening = f"{self.summary()}."
-        return Finding(
-            "check.rely", "What may you rely on?", verdict, light=light, table=table, details={"opening": opening}
+        relied = Finding(
+            "check.rely",
+            "What may you rely on?",
+            self.fault or self.reliance(),
+            light="bad" if self.failed else "good",
+            table=Table.of(("use", "safe", "untried checks"), rows),
+            details={"opening": f"{self.summary()}."},
         )
+        title = f"Does {self.model} handle position correctly?"
+        counts = ",".join(f"{verdict}:{self.count(verdict)}" for verdict in _LIGHTS)
+        items = (relied, *(self._finding(outcome) for outcome in ranked))
+        return Findings(title, items, facts, f"check|{self.model}|{counts}", self.command)
 
     def _finding(self, outcome: Outcome) -> Finding:
         name = outcome.check.removeprefix("source.")
         check: Check | None = CHECKS.find(name)
+        # "No change", with what rounding may do where something else was found. A check that passed has no such
+        # interval: what it found is what it looked for, be it a change or none.
+        differs = outcome.verdict not in ("PASS", "N/A")
+        interval = (0.0, max(TOLERANCE, outcome.floor or 0.0)) if differs else None
         return Finding(
             f"check.{outcome.check}",
             check.asserts if check else outcome.check,
             describe(outcome),
             outcome.size if outcome.size is None or outcome.size < float("inf") else None,
             "std",
-            references=() if outcome.size is None else (_make_reference(outcome),),
+            references=() if outcome.size is None else (Reference("no change", 0.0, interval),),
             light=_LIGHTS[outcome.verdict],
             method=f"Catches: {check.catches}." if check else "",
             command=f"{self.command} --only {name}" if self.command else "",
             details={key: value for key, value in outcome.as_dict().items() if value not in ("", None)},
         )
-
-
-def _make_reference(outcome: Outcome) -> Reference:
-    """Return "no change", with what rounding may do where something else was found.
-
-    A check that passed has no such interval: what it found is what it looked for, be it a change or none.
-    """
-    differs = outcome.verdict not in ("PASS", "N/A")
-    return Reference("no change", 0.0, (0.0, max(TOLERANCE, outcome.floor or 0.0)) if differs else None)
 
 
 def versions() -> dict[str, str]:
@@ -260,31 +247,25 @@ def changes(before: Sequence[Result], after: Sequence[Result]) -> list[str]:
     Worse is also what was safe and is not judged any more, a model that cannot be built any more, and a baseline that
     says nothing about the model.
     """
-    old = {result.model: result for result in before}
-    return [line for result in after for line in _changes(old, result)]
+    old, lines = {result.model: result for result in before}, []
+    for result in after:
+        was = old.get(result.model)
+        if was is None:
+            lines.append(f"{result.model}: the baseline is about {', '.join(sorted(old)[:3]) or 'nothing'}")
+            continue
+        if result.fault and not was.fault:
+            lines.append(f"{result.model}: {result.fault}")
+        verdicts = {outcome.check: outcome.verdict for outcome in was.outcomes}
+        for outcome in result.outcomes:
+            earlier, now = verdicts.get(outcome.check), outcome.verdict
+            if earlier is None and now == "FAIL" and not was.fault:
+                lines.append(f"{result.model} {outcome.check}: new, FAIL")
+            elif earlier is not None and (_RANK[now] > _RANK[earlier] or (earlier, now) == ("PASS", "N/A")):
+                lines.append(f"{result.model} {outcome.check}: {earlier} became {now}")
+    return lines
 
 
 _RANK = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "LIBRARY": 2, "FAIL": 3}
-
-
-def _changes(old: Mapping[str, Result], result: Result) -> Iterator[str]:
-    was = old.get(result.model)
-    if was is None:
-        yield f"{result.model}: the baseline is about {', '.join(sorted(old)[:3]) or 'nothing'}"
-        return
-    if result.fault and not was.fault:
-        yield f"{result.model}: {result.fault}"
-    verdicts = {outcome.check: outcome.verdict for outcome in was.outcomes}
-    for outcome in result.outcomes:
-        earlier = verdicts.get(outcome.check)
-        if earlier is None and outcome.verdict == "FAIL" and not was.fault:
-            yield f"{result.model} {outcome.check}: new, FAIL"
-        elif earlier is not None and _is_worse(earlier, outcome.verdict):
-            yield f"{result.model} {outcome.check}: {earlier} became {outcome.verdict}"
-
-
-def _is_worse(earlier: str, now: str) -> bool:
-    return _RANK[now] > _RANK[earlier] or (earlier, now) == ("PASS", "N/A")
 
 
 def _number(count: int, noun: str) -> str:

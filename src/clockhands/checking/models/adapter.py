@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
@@ -53,10 +54,8 @@ class FunctionAdapter:
     """A plain function ``logits(ids, mask=None, positions=None, cache=None)`` as an adapter."""
 
     def __init__(self, function: Callable[..., Tensor], vocabulary: int, **optional: Any) -> None:
-        self.function = function
-        self.vocabulary = vocabulary
-        for name, value in optional.items():
-            setattr(self, name, value)
+        self.function, self.vocabulary = function, vocabulary
+        vars(self).update(optional)
 
     def logits(
         self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None
@@ -125,16 +124,20 @@ def adapt_sides(model: Any, source: Any, **optional: Any) -> tuple[Adapter, Adap
     """
     if not isinstance(model, nn.Module) or isinstance(model, Adapter):
         raise UsageError(f"source= is about a torch module forward(source, target), not about a {type(model).__name__}")
-    _check_optional(optional)
-    needed = _list_needed(model.forward)
+    call, needed = _read_call(model, optional)
     if len(needed) != 2:
-        raise UsageError(f"{_describe_call(model)} takes {len(needed)} required arguments; source= is about two texts")
+        raise UsageError(f"{call} takes {len(needed)} required arguments; source= is about two texts")
     text = torch.as_tensor(source)
     if text.is_floating_point() or text.dtype == torch.bool or text.numel() < 2 or text.numel() != text.shape[-1]:
         raise UsageError(f"source= must be one text of at least two token ids, not {str(source)[:80]}")
     text = text.reshape(1, -1).long()
-    read, written = _find_vocabularies(model, text)
-    count = int(optional.pop("vocabulary", written))
+    target = text.flip(1)[:, 1:]
+    read = written = 0  # by the embeddings that look up the source and the target; one where both are one
+    for _, size, ids in list_lookups(model, lambda: model.eval()(text, target)):
+        read = size if torch.equal(ids, text[0]) else read
+        written = size if torch.equal(ids, target[0]) else written
+    read = read or _vocabulary(model)
+    count = int(optional.pop("vocabulary", written or read))
     if int(text.min()) < 0 or int(text.max()) >= read:
         raise UsageError(
             f"source= has token ids {int(text.min())} to {int(text.max())}; the encoder has 0 to {read - 1}"
@@ -146,25 +149,21 @@ def adapt_sides(model: Any, source: Any, **optional: Any) -> tuple[Adapter, Adap
     return TargetAdapter(model, count, other=text, **optional), sides
 
 
-def _find_vocabularies(module: nn.Module, source: Tensor) -> tuple[int, int]:
-    """Return how many tokens the embeddings have that look up the source and the target; one where both are one."""
-    target = source.flip(1)[:, 1:]
-    sizes = [0, 0]
+def list_lookups(module: nn.Module, run: Callable[[], Any]) -> list[tuple[str, int, Tensor]]:
+    """Return what ``run()`` looks up, until it raises anything: the embedding's name, its rows, the ids in a line."""
+    looked_up = []
 
-    def look(part: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def look(name: str, part: nn.Module, arguments: tuple[Any, ...]) -> None:
         ids = arguments[0] if arguments else None
-        for side, text in enumerate((source, target)):
-            if isinstance(ids, Tensor) and ids.numel() == text.numel() and torch.equal(ids.flatten(), text.flatten()):
-                sizes[side] = int(cast(nn.Embedding, part).num_embeddings)
+        if isinstance(ids, Tensor):
+            looked_up.append((name, int(cast(nn.Embedding, part).num_embeddings), ids.flatten()))
 
-    hooks = [part.register_forward_pre_hook(look) for part in module.modules() if isinstance(part, nn.Embedding)]
-    try:
-        with torch.no_grad(), contextlib.suppress(Exception):  # told when a text is read in earnest
-            module.eval()(source, target)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return sizes[0] or _vocabulary(module), sizes[1] or sizes[0] or _vocabulary(module)
+    with contextlib.ExitStack() as stack, torch.no_grad(), contextlib.suppress(Exception):
+        for name, part in module.named_modules():
+            if isinstance(part, nn.Embedding):
+                stack.callback(part.register_forward_pre_hook(partial(look, name)).remove)
+        run()
+    return looked_up
 
 
 def adapt(model: Any, **optional: Any) -> Adapter:
@@ -173,14 +172,12 @@ def adapt(model: Any, **optional: Any) -> Adapter:
     Raises UsageError for anything else, for a function or module that needs more than one text of token ids, and for
     an attribute that no adapter has: the checks would never read it.
     """
-    _check_optional(optional)
+    call, needed = _read_call(model, optional)
     if isinstance(model, Adapter):
         return model
-    function = model.forward if isinstance(model, nn.Module) else model
-    needed = _list_needed(function) if callable(function) else []
     if len(needed) > 1:
         raise UsageError(
-            f"{_describe_call(model)} cannot read a text alone: it needs {', '.join(needed[1:])} too. If it is an "
+            f"{call} cannot read a text alone: it needs {', '.join(needed[1:])} too. If it is an "
             "encoder-decoder, give one text for its encoder as token ids: check(model, source=[11, 12, 13, 14]). "
             "Otherwise give these arguments a default."
         )
@@ -194,6 +191,30 @@ def adapt(model: Any, **optional: Any) -> Adapter:
     )
 
 
+def _read_call(model: Any, optional: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return how a module or function is called, and the names of the arguments without which it cannot be.
+
+    Raises UsageError for an optional attribute that no adapter has.
+    """
+    known = (*OPTIONAL, "vocabulary")
+    unknown = [name for name in optional if name not in known]
+    if unknown:
+        raise UsageError(describe_unknown("attribute of a model", unknown[0], known))
+    function = model.forward if isinstance(model, nn.Module) else model
+    if isinstance(model, Adapter) or not callable(function):
+        return "", []
+    name = f"{type(model).__name__}.forward" if isinstance(model, nn.Module) else getattr(model, "__name__", "function")
+    parameters = inspect.signature(function).parameters
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in open_ended]
+    return f"{name}({', '.join(parameters)})", needed
+
+
+def describe_raised(fault: Exception) -> str:
+    """Return the kind and the beginning of what a model raised, in one line."""
+    return f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+
+
 def try_reading(adapter: Adapter, label: str) -> None:
     """Let a model read eight tokens. Raises UsageError if it cannot, or returns anything but logits of every token."""
     ids = torch.arange(_TRIED, device=device_of(adapter)).add(max(0, min(10, adapter.vocabulary - _TRIED)))[None]
@@ -201,37 +222,19 @@ def try_reading(adapter: Adapter, label: str) -> None:
         with torch.no_grad():
             logits: Any = adapter.logits(ids % adapter.vocabulary)
     except Exception as fault:  # a model may raise anything
-        message = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+        message = describe_raised(fault)
         module = getattr(adapter, "module", None)
         inside = module.modules() if isinstance(module, nn.Module) else ()
         sideways = next((type(part).__name__ for part in inside if getattr(part, "batch_first", True) is False), "")
-        hint = f". Its {sideways} has batch_first=False: it takes the first axis for tokens; set batch_first=True"
-        message += hint if sideways and "batch" in message else ""
+        if sideways and "batch" in message:
+            message += (
+                f". Its {sideways} has batch_first=False: it takes the first axis for tokens; set batch_first=True"
+            )
         raise UsageError(f"{label} cannot read a text of eight tokens: {message}") from fault
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
-    places = shape[1] if len(shape) == 3 else None
-    if places is None or (places != _TRIED and getattr(adapter, "per_token", True)):
+    if len(shape) != 3 or (shape[1] != _TRIED and getattr(adapter, "per_token", True)):
         what = f"a tensor of shape {list(shape)}" if shape else f"a {type(logits).__name__}"
         raise UsageError(f"{label} returns {what} for one text of 8 tokens: logits [1, 8, vocabulary] are needed")
-
-
-def _check_optional(optional: dict[str, Any]) -> None:
-    unknown = [name for name in optional if name not in (*OPTIONAL, "vocabulary")]
-    if unknown:
-        raise UsageError(describe_unknown("attribute of a model", unknown[0], (*OPTIONAL, "vocabulary")))
-
-
-def _list_needed(function: Callable[..., Any]) -> list[str]:
-    """The names of the arguments without which a function cannot be called."""
-    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in open_ended]
-
-
-def _describe_call(model: Any) -> str:
-    name = f"{type(model).__name__}.forward" if isinstance(model, nn.Module) else getattr(model, "__name__", "function")
-    function = model.forward if isinstance(model, nn.Module) else model
-    return f"{name}({', '.join(inspect.signature(function).parameters)})"
 
 
 def accepts(adapter: Adapter, argument: str) -> bool:
@@ -239,12 +242,12 @@ def accepts(adapter: Adapter, argument: str) -> bool:
     declared = getattr(adapter, "takes", None)
     if declared is not None:
         return argument in declared
+    if argument == "cache" and not hasattr(adapter, "new_cache"):
+        return False
     function: Callable[..., Any] = adapter.logits
     if isinstance(adapter, FunctionAdapter):
         module = getattr(adapter, "module", None)
         function = adapter.function if module is None else module.forward
-    if argument == "cache" and not hasattr(adapter, "new_cache"):
-        return False
     names = inspect.signature(function).parameters
     return argument in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import torch
 from torch import nn
 
 from clockhands.attention import list_installed
-from clockhands.checking.models.adapter import Adapter, accepts, device_of
+from clockhands.checking.models.adapter import Adapter, accepts, device_of, list_lookups
 from clockhands.models.facts import find_claimed_length, find_count
 from clockhands.schemes.scheme import Declares, Scheme
 
@@ -25,6 +23,7 @@ _SEEN = re.compile(r"(^|\.)(visual|vision\w*|audio\w*)(\.|$)")
 _RECURRENT = re.compile(
     r"Mamba|Rwkv|xLSTM|mLSTM|Recurrent|GatedDelta|LinearAttention|LightningAttention|ShortConv|KimiDelta|Mixer2|Conv1d"
 )
+_STRETCHED = ("'dynamic'", "'longrope'", "'su'")
 
 
 @dataclass(frozen=True)
@@ -49,44 +48,73 @@ class Facts:
 
 def detect(adapter: Adapter) -> Facts:
     """Read from the module and its configuration how position enters; behaviour decides the rest."""
-    module = getattr(adapter, "module", None)
-    stretches = bool(getattr(adapter, "stretches", False))
+    module: nn.Module | None = getattr(adapter, "module", None)
+    stretches, absolute = bool(getattr(adapter, "stretches", False)), bool(getattr(adapter, "absolute", False))
+    longest: int | None = getattr(adapter, "max_length", None)
     if module is None:
-        absolute = bool(getattr(adapter, "absolute", False))
-        return Facts(absolute=absolute, limit=getattr(adapter, "max_length", None), stretches=stretches)
-    config = getattr(adapter, "config", None) or getattr(module, "config", None)
-    promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
+        return Facts(absolute=absolute, limit=longest, stretches=stretches)
+    promises = [part.declares for part in module.modules() if isinstance(part, Scheme)]
     if promises:
-        return replace(_declared(module, promises), first=_first_position(adapter, adapter.vocabulary))
-    reads = _reads_text(module)
-    tables = [name for name, _ in _named(module) if _TABLE.search(name) and reads(name)]
+        return replace(_read_declared(module, promises), first=_find_first_position(adapter))
+    config = getattr(adapter, "config", None) or getattr(module, "config", None)
+    # Of a model that reads images too, only the parts of the text: what reads images has places of its own.
+    parts = dict(module.named_modules())
+    wraps_text = any("language_model" in name for name in parts)
+
+    def is_of_text(name: str) -> bool:
+        return "language_model" in name if wraps_text else not _SEEN.search(name)
+
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    names_of_tables = [name for name, tensor in tensors if tensor.dim() >= 2 and _TABLE.search(name)]
+    names_of_tables += [name for name, part in parts.items() if "Sinusoidal" in type(part).__name__]
+    tables = [name for name in names_of_tables if is_of_text(name)]
     tables += find_position_tables(adapter, module) if config is None else []
-    classes = {type(m).__name__ for name, m in module.named_modules() if reads(name)}
-    rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
+    classes = {type(part).__name__ for name, part in parts.items() if is_of_text(name)}
+    recurrent = any(_RECURRENT.search(name) for name in classes)
+    shown = {
+        "RoPE": any("rotary" in name.lower() or "rope" in name.lower() for name in classes),
+        "absolute": bool(tables),
+        "relative": any("Relative" in name or "T5Attention" in name for name in classes),
+        "recurrence": recurrent,
+    }
+    alibi = getattr(config, "alibi", False) or getattr(config, "model_type", "") in ("bloom", "mpt")
     facts = Facts(
-        scheme=_scheme(classes, tables, rotary, config),
-        absolute=bool(tables) or bool(getattr(adapter, "absolute", False)),
-        recurrent=any(_RECURRENT.search(name) for name in classes),
+        scheme="ALiBi" if alibi else " + ".join(name for name, found in shown.items() if found) or "none found",
+        absolute=bool(tables) or absolute,
+        recurrent=recurrent,
         hashed=any("LSH" in name for name in classes),
         window=find_count(config, "sliding_window", "attention_window", "window_size", "local_attention"),
-        stretches=stretches or _stretches(config),
-        limit=find_claimed_length(config, source=not getattr(adapter, "per_token", True))
-        or getattr(adapter, "max_length", None),
+        limit=find_claimed_length(config, source=not getattr(adapter, "per_token", True)) or longest,
+        stretches=stretches or any(kind in str(getattr(config, "rope_parameters", None)) for kind in _STRETCHED),
+        first=_find_first_position(adapter),
     )
     layers = list_installed(module)
-    if layers:
-        added = [entry.scheme for entry in layers.values() if entry is not None]
-        new = _declared(nn.ModuleList(added), [scheme.declares for scheme in added])
-        whole = all(entry is not None and entry.rotary == "off" for entry in layers.values())
-        named = [] if facts.scheme == "none found" or (whole and facts.scheme == "RoPE") else facts.scheme.split(" + ")
-        named += [name for name in new.scheme.split(" + ") if name != "NoPosition" or not named]
-        facts = replace(
-            facts,
-            scheme=" + ".join(dict.fromkeys(named)),
-            absolute=facts.absolute or new.absolute,
-            stretches=new.stretches or (facts.stretches and not whole),
-        )
-    return replace(facts, first=_first_position(adapter, adapter.vocabulary))
+    if not layers:
+        return facts
+    added = [entry.scheme for entry in layers.values() if entry is not None]
+    new = _read_declared(nn.ModuleList(added), [scheme.declares for scheme in added])
+    whole = all(entry is not None and entry.rotary == "off" for entry in layers.values())
+    named = [] if facts.scheme == "none found" or (whole and facts.scheme == "RoPE") else facts.scheme.split(" + ")
+    named += [name for name in new.scheme.split(" + ") if name != "NoPosition" or not named]
+    return replace(
+        facts,
+        scheme=" + ".join(dict.fromkeys(named)),
+        absolute=facts.absolute or new.absolute,
+        stretches=new.stretches or (facts.stretches and not whole),
+    )
+
+
+def _read_declared(module: nn.Module, promises: list[Declares]) -> Facts:
+    """Read what the schemes of a module declare."""
+    names = dict.fromkeys(type(part).__name__ for part in module.modules() if isinstance(part, Scheme))
+    # What has no positions, such as attention to a source, goes without saying.
+    named = [name for name in names if name not in ("NoPosition", "Composition")]
+    return Facts(
+        scheme=" + ".join(named or names),
+        absolute=not all(promise.translation_invariant for promise in promises),
+        limit=min((promise.max_length for promise in promises if promise.max_length is not None), default=None),
+        stretches=any(promise.depends_on_length for promise in promises),
+    )
 
 
 def find_position_tables(adapter: Adapter, module: nn.Module) -> list[str]:
@@ -94,84 +122,17 @@ def find_position_tables(adapter: Adapter, module: nn.Module) -> list[str]:
 
     Whatever they are called; found by watching what a text of eight falling token ids looks up.
     """
-    tables: dict[str, None] = {}
-
-    def watch(name: str) -> Callable[..., None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            ids = arguments[0] if arguments else None
-            places = ids.flatten() if isinstance(ids, torch.Tensor) else torch.zeros(0)
-            if len(places) == _TRIED and bool((places.diff() == 1).all()):
-                tables[name] = None
-
-        return look
-
-    hooks = [
-        part.register_forward_pre_hook(watch(name))
-        for name, part in module.named_modules()
-        if isinstance(part, nn.Embedding)
-    ]
-    try:
-        falling = torch.arange(_TRIED, device=device_of(adapter)).flip(0).unsqueeze(0)
-        with torch.no_grad(), contextlib.suppress(Exception):  # a model may raise anything
-            adapter.logits(falling)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return list(tables)
+    falling = torch.arange(_TRIED, device=device_of(adapter)).flip(0).unsqueeze(0)
+    looked_up = list_lookups(module, partial(adapter.logits, falling))
+    rising = [name for name, _, ids in looked_up if len(ids) == _TRIED and bool((ids.diff() == 1).all())]
+    return list(dict.fromkeys(rising))
 
 
-def _reads_text(module: nn.Module) -> Callable[[str], bool]:
-    """Return whether a part of the model, by its name, is of the text: what reads images has places of its own."""
-    named = any("language_model" in name for name, _ in module.named_modules())
-    return lambda name: "language_model" in name if named else not _SEEN.search(name)
-
-
-def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
-    """Of one of our own models: what its schemes declare."""
-    limits = [promise.max_length for promise in promises if promise.max_length is not None]
-    return Facts(
-        scheme=_named_schemes(module),
-        absolute=not all(promise.translation_invariant for promise in promises),
-        limit=min(limits, default=None),
-        stretches=any(promise.depends_on_length for promise in promises),
-    )
-
-
-def _named_schemes(module: nn.Module) -> str:
-    """The classes of the schemes; what has no positions, such as attention to a source, goes without saying."""
-    names = dict.fromkeys(type(m).__name__ for m in module.modules() if isinstance(m, Scheme))
-    return " + ".join([name for name in names if name not in ("NoPosition", "Composition")] or names)
-
-
-def _named(module: nn.Module) -> list[tuple[str, Any]]:
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    sinusoids = [(name, m) for name, m in module.named_modules() if "Sinusoidal" in type(m).__name__]
-    return [(name, t) for name, t in tensors if t.dim() >= 2] + [(f"{name}.pos_emb", m) for name, m in sinusoids]
-
-
-def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> str:
-    if getattr(config, "alibi", False) or getattr(config, "model_type", "") in ("bloom", "mpt"):
-        return "ALiBi"
-    names = ["RoPE"] if rotary else []
-    if tables:
-        names.append("absolute")
-    if any("Relative" in name or "T5Attention" in name for name in classes):
-        names.append("relative")
-    if any(_RECURRENT.search(name) for name in classes):
-        names.append("recurrence")
-    return " + ".join(names) or "none found"
-
-
-def _stretches(config: Any) -> bool:
-    kinds = ("'dynamic'", "'longrope'", "'su'")
-    return any(kind in str(getattr(config, "rope_parameters", None)) for kind in kinds)
-
-
-def _first_position(adapter: Adapter, vocabulary: int) -> int:
+def _find_first_position(adapter: Adapter) -> int:
     """Return the number of the first default position, found by trying: explicit positions that change nothing."""
     if not accepts(adapter, "positions"):
         return 0
-    ids = torch.arange(_TRIED, device=device_of(adapter)).add(min(10, vocabulary - _TRIED)).unsqueeze(0)
+    ids = torch.arange(_TRIED, device=device_of(adapter)).add(min(10, adapter.vocabulary - _TRIED)).unsqueeze(0)
     with torch.no_grad():
         default = adapter.logits(ids)
         for start in range(4):

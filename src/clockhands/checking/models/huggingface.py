@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,55 +20,48 @@ _CACHES = (*KV_CACHES, "cache_params", "state")
 _SOURCE_SEED = 99
 
 
-class Held:
-    """A cache between calls: whatever the model returned last, and how many tokens it has read."""
-
-    def __init__(self, state: Any = None) -> None:
-        self.state = state
-        self.length = 0
-
-
 class HFModel:
-    """A decoder or encoder of transformers; an encoder-decoder is seen from its decoder, over one fixed source."""
+    """A decoder or encoder of transformers; an encoder-decoder is seen from its decoder, over one fixed source.
 
-    per_token = True
+    Its cache is a namespace whose ``state`` is what the model returned last; ``special`` are the token ids with a
+    meaning of their own, which the checks do not use as text. It is ``shrunk`` if built here from a configuration.
+    """
+
+    per_token, shrunk = True, False
 
     def __init__(self, model: PreTrainedModel, task: str, source: str | None = None) -> None:
         self.source = source
         self.module = model.eval()
         self.task = task
+        self.prefix = "decoder_" if task == "seq2seq" else ""
         self.config = model.config.get_text_config(decoder=True) if task == "causal" else model.config
         self.vocabulary, self.opposite = _vocabularies(model, task)
         self.causal = task != "masked"
         self.cache_name = _cache_name(model) if self.causal else None
-        self.takes = self._takes()
+        self.takes = self._list_taken()
         self.special = list_special_ids(self.module.config, self.config)
-        """Token ids with a meaning of their own, which the checks do not use as text."""
 
-    def _takes(self) -> frozenset[str]:
+    def _list_taken(self) -> frozenset[str]:
         names = list_arguments(self.module)
-        prefix = "decoder_" if self.task == "seq2seq" else ""
-        spellings = {
-            "mask": f"{prefix}attention_mask",
-            "positions": f"{prefix}position_ids",
-            "documents": f"{prefix}document_ids",
-        }
-        takes = {what for what, name in spellings.items() if name in names}
-        axes = getattr(self.module.config, "model_type", "") in multimodal()["axes"]["types"]
-        return frozenset(takes | ({"cache"} if self.cache_name else set()) | ({"axes"} if axes else set()))
+        spellings = {"mask": "attention_mask", "positions": "position_ids", "documents": "document_ids"}
+        takes = {what for what, name in spellings.items() if f"{self.prefix}{name}" in names}
+        if self.cache_name:
+            takes.add("cache")
+        if getattr(self.module.config, "model_type", "") in multimodal()["axes"]["types"]:
+            takes.add("axes")
+        return frozenset(takes)
 
-    def new_cache(self) -> Held:
+    def new_cache(self) -> Any:
         """Return an empty cache; the model makes its own at the first call."""
-        return Held()
+        return SimpleNamespace(state=None)
 
-    def roll_back(self, cache: Held, tokens: int) -> None:
+    def roll_back(self, cache: Any, tokens: int) -> None:
         """Forget the last ``tokens``. Raises NotImplementedError where the cache cannot."""
         if not hasattr(cache.state, "crop"):
             raise NotImplementedError(f"{type(cache.state).__name__} cannot be cropped")
         cache.state.crop(-tokens)
-        cache.length -= tokens
 
-    def reorder(self, cache: Held, rows: Tensor) -> None:
+    def reorder(self, cache: Any, rows: Tensor) -> None:
         """Make row i a copy of ``rows[i]``, as beam search does. Raises NotImplementedError where the cache cannot."""
         if not hasattr(cache.state, "reorder_cache"):
             raise NotImplementedError(f"the rows of {type(cache.state).__name__} cannot be reordered")
@@ -78,31 +72,19 @@ class HFModel:
         ids: Tensor,
         mask: Tensor | None = None,
         positions: Tensor | None = None,
-        cache: Held | None = None,
+        cache: Any = None,
         documents: Tensor | None = None,
     ) -> Tensor:
         """Logits of every token (hidden states where there is no head); ``cache=None`` means that none is used."""
-        output = self.forward(ids, mask, positions, cache, documents)
-        logits = output.logits if "logits" in output else output.last_hidden_state
-        return logits[:, -ids.shape[1] :]
-
-    def forward(
-        self,
-        ids: Tensor,
-        mask: Tensor | None,
-        positions: Tensor | None,
-        cache: Held | None,
-        documents: Tensor | None = None,
-    ) -> Any:
-        """Return the model's own output object."""
         arguments = self.inputs(ids)
-        if documents is not None:
-            arguments["document_ids" if self.task != "seq2seq" else "decoder_document_ids"] = documents
-        prefix = "decoder_" if self.task == "seq2seq" else ""
-        if mask is not None:
-            arguments[f"{prefix}attention_mask"] = self._mask(mask)
-        if positions is not None:
-            arguments[f"{prefix}position_ids"] = positions
+        if mask is not None and mask.dim() == 2:
+            arguments[f"{self.prefix}attention_mask"] = mask.long()
+        elif mask is not None:
+            added = torch.zeros(mask.shape, dtype=next(self.module.parameters()).dtype, device=mask.device)
+            arguments[f"{self.prefix}attention_mask"] = added.masked_fill(~mask, torch.finfo(added.dtype).min)
+        for name, value in (("position_ids", positions), ("document_ids", documents)):
+            if value is not None:
+                arguments[f"{self.prefix}{name}"] = value
         if self.cache_name is not None:
             arguments["use_cache"] = cache is not None
         if cache is not None and cache.state is not None:
@@ -111,26 +93,19 @@ class HFModel:
             if cache is not None and self.task == "seq2seq" and "use_cache" not in list_arguments(self.module):
                 # Its ``forward`` hands ``use_cache`` on to the encoder too, which refuses it; ``generate`` does it so.
                 arguments["encoder_outputs"] = self.module.get_encoder()(input_ids=arguments.pop("input_ids"))
-            output = self.module(**arguments)
+            output: Any = self.module(**arguments)
         if cache is not None:
             cache.state = getattr(output, str(self.cache_name), None)
             if cache.state is None:
                 raise NotImplementedError("the model returns no cache")
-            cache.length += ids.shape[1]
-        return output
+        logits: Tensor = output.logits if "logits" in output else output.last_hidden_state
+        return logits[:, -ids.shape[1] :]
 
     def inputs(self, ids: Tensor) -> dict[str, Any]:
         """Return the token arguments of one call."""
         if self.task != "seq2seq":
             return {"input_ids": ids}
-        source = fixed_source(self, ids.shape[0]).to(ids.device)
-        return {"input_ids": source, "decoder_input_ids": ids}
-
-    def _mask(self, mask: Tensor) -> Tensor:
-        if mask.dim() == 2:
-            return mask.long()
-        dtype = next(self.module.parameters()).dtype
-        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+        return {"input_ids": fixed_source(self, ids.shape[0]).to(ids.device), "decoder_input_ids": ids}
 
 
 class HFSource(HFModel):
@@ -145,14 +120,7 @@ class HFSource(HFModel):
         self.cache_name = None
         self.takes = frozenset({"mask"})
 
-    def logits(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        cache: Held | None = None,
-        documents: Tensor | None = None,
-    ) -> Tensor:
+    def logits(self, ids: Tensor, mask: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
         """Return the logits of the fixed target prefix; the axis S is the target's, not that of ``ids``."""
         target = fixed_source(self, 1)[:, :8].repeat(ids.shape[0], 1).to(ids.device)
         arguments = {"input_ids": ids, "decoder_input_ids": target, "use_cache": False}
@@ -178,10 +146,10 @@ def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
 def _cache_name(model: PreTrainedModel) -> str | None:
     """Return the argument for the cache; a wrapper hands ``use_cache`` on to its text part without naming it."""
     names, parameters = set(list_arguments(model)), inspect.signature(model.forward).parameters
-    kinds = {parameter.kind for parameter in parameters.values()}
-    decides = "use_cache" in names or inspect.Parameter.VAR_KEYWORD in kinds
+    if "use_cache" not in names and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
     # XLM and FlauBERT fill a dict of their own called ``cache``, and do not return it.
     names -= {name for name, parameter in parameters.items() if "dict" in str(parameter.annotation)}
     # What the model names itself comes first: what it hands on to the base would pass by its own code.
     known = [*(name for name in _CACHES if name in parameters), *_CACHES]
-    return next((name for name in known if name in names), None) if decides else None
+    return next((name for name in known if name in names), None)

@@ -21,21 +21,20 @@ _SMALL = 20_000_000
 def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]:
     """Return subjects of a shrunk architecture: one, or the decoder and the source of an encoder-decoder."""
     config = tiny_config(build) if config is None else config
-    views = [(HFModel, "")] + ([(HFSource, "source.")] if build.task == "seq2seq" else [])
-    return [_shrunk(view, side, build, config, seed) for view, side in views]
 
+    def shrunk(view: type[HFModel], side: str) -> Subject:
+        built: dict[int, HFModel] = {}  # by the seed of the weights; none of them is ever called
 
-def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int) -> Subject:
-    built: dict[int, HFModel] = {}  # by the seed of the weights; none of them is ever called
+        def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
+            if seed not in built:
+                built[seed] = view(build_model(config, build.task, seed), build.task)
+                built[seed].shrunk = True
+            return cast(Adapter, copy_sharing(built[seed], dtype))
 
-    def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
-        if seed not in built:
-            built[seed] = view(build_model(config, build.task, seed), build.task)
-            built[seed].shrunk = True  # type: ignore[attr-defined]
-        return cast(Adapter, copy_sharing(built[seed], dtype))
+        adapter = rebuild(seed, torch.float32)
+        return Subject(build.name, adapter, rebuild, detect(adapter), seed, side)
 
-    adapter = rebuild(seed, torch.float32)
-    return Subject(build.name, adapter, rebuild, detect(adapter), seed, side)
+    return [shrunk(view, side) for view, side in _list_views(build.task)]
 
 
 def from_model(
@@ -54,24 +53,32 @@ def from_model(
             f"{', '.join(names)}: the {type(model).__name__} says itself what it is; only a plain module or a "
             "function is given such attributes"
         )
+    label = name or type(model).__name__
+    adapters: list[tuple[Adapter, str]]
     if isinstance(model, PreTrainedModel):
-        task = task or _task_of(model)
-        views = [(HFModel, "")] + ([(HFSource, "source.")] if task == "seq2seq" else [])
-        adapters: list[tuple[Adapter, str]] = [(view(model, task, origin), side) for view, side in views]
+        config: Any = model.config
+        if task is None:  # by the head and the configuration
+            masked = "MaskedLM" in type(model).__name__ or not model.can_generate()
+            task = "masked" if masked else "causal"
+            task = "seq2seq" if getattr(config, "is_encoder_decoder", False) else task
+        adapters = [(view(model, task, origin), side) for view, side in _list_views(task)]
     elif source is not None:
         adapters = list(zip(adapt_sides(model, source, **optional), ("", "source."), strict=True))
     else:
         adapters = [(adapt(model, **optional), "")]
-    label = name or type(model).__name__
     if not isinstance(model, (PreTrainedModel, Adapter)):
         for adapter, _ in adapters:
             try_reading(copy.deepcopy(adapter), label)
-    return [_in_hand(label, adapter, side) for adapter, side in adapters]
+    subjects = []
+    for adapter, side in adapters:
+        copies = copied(adapter)  # before detect calls the model
+        subjects.append(Subject(label, adapter, copies, detect(adapter), 0, side, _redrawn(adapter, copies)))
+    return subjects
 
 
-def _in_hand(label: str, adapter: Adapter, side: str) -> Subject:
-    copies = copied(adapter)  # before detect calls the model
-    return Subject(label, adapter, copies, detect(adapter), 0, side, _redrawn(adapter, copies))
+def _list_views(task: Task) -> list[tuple[type[HFModel], str]]:
+    """The adapters of a model of transformers, with the prefix of their checks."""
+    return [(HFModel, ""), (HFSource, "source.")] if task == "seq2seq" else [(HFModel, "")]
 
 
 def _redrawn(adapter: Adapter, copies: Rebuild) -> Rebuild | None:
@@ -89,11 +96,3 @@ def _redrawn(adapter: Adapter, copies: Rebuild) -> Rebuild | None:
         return cast(Adapter, twin)
 
     return redraw
-
-
-def _task_of(model: Any) -> Task:
-    """Return causal, masked or seq2seq, by the model's head and configuration."""
-    if getattr(model.config, "is_encoder_decoder", False):
-        return "seq2seq"
-    masked = "MaskedLM" in type(model).__name__ or not model.can_generate()
-    return "masked" if masked else "causal"

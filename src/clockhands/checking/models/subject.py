@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import OrderedDict
 from collections.abc import Callable
@@ -39,15 +40,32 @@ def copy_sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
     parameters of the copy: they are those of the original.
     """
 
-    def kept(parameter: nn.Parameter) -> nn.Parameter:
+    def keep(parameter: nn.Parameter) -> nn.Parameter:
         if dtype is None or not parameter.is_floating_point() or parameter.dtype == dtype:
             return parameter
         return nn.Parameter(parameter.detach().to(dtype), requires_grad=parameter.requires_grad)
 
-    twin = _with_parameters(thing, kept)
+    twin = _copy_with(thing, keep)
     if dtype is not None:
-        _module(twin).to(dtype)  # the buffers; the parameters are there already
+        (twin if isinstance(twin, nn.Module) else twin.module).to(
+            dtype
+        )  # the buffers; the parameters are there already
     return twin
+
+
+def copy_without_weights(module: nn.Module) -> nn.Module:
+    """Return a copy with parameters that have a shape and no storage: enough to see what a cast does to buffers."""
+    return _copy_with(module, lambda p: nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad))
+
+
+def _copy_with(thing: Any, change: Callable[[nn.Parameter], nn.Parameter]) -> Any:
+    """Return a copy of a module or adapter whose parameters are what ``change`` makes of them."""
+    module = thing if isinstance(thing, nn.Module) else thing.module
+    memo: dict[int, Any] = {id(parameter): change(parameter) for parameter in module.parameters()}
+    # Most of what a module holds are empty tables of hooks, of which deepcopy takes each apart and puts it together.
+    held = [value for part in module.modules() for value in vars(part).values()]
+    memo |= {id(value): type(value)() for value in held if type(value) in (dict, OrderedDict) and not value}
+    return copy.deepcopy(thing, memo)
 
 
 def reload(module: Any, folder: str, dtype: torch.dtype, streamed: bool = False) -> Any:
@@ -70,37 +88,6 @@ class _NothingByLuck(TorchFunctionMode):
         if func in (torch.empty, torch.empty_like) and made.is_floating_point() and not made.is_meta:
             made.detach().fill_(0.37)
         return made
-
-
-def _from_files(adapter: Any, dtype: torch.dtype) -> Any:
-    """Return the adapter of another precision around the weights as they stand in their files, streamed.
-
-    Raises MemoryError if there are no files.
-    """
-    if getattr(adapter, "source", None) is None:
-        raise MemoryError(
-            f"too large for a copy in {str(dtype).removeprefix('torch.')}, and no files to stream it from"
-        )
-    module = reload(adapter.module, adapter.source, dtype, streamed=True)
-    return type(adapter)(module, adapter.task, adapter.source)
-
-
-def copy_without_weights(module: nn.Module) -> nn.Module:
-    """Return a copy with parameters that have a shape and no storage: enough to see what a cast does to buffers."""
-    return _with_parameters(module, lambda p: nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad))
-
-
-def _with_parameters(thing: Any, change: Callable[[nn.Parameter], nn.Parameter]) -> Any:
-    module = _module(thing)
-    memo: dict[int, Any] = {id(parameter): change(parameter) for parameter in module.parameters()}
-    # Most of what a module holds are empty tables of hooks, of which deepcopy takes each apart and puts it together.
-    held = [value for part in module.modules() for value in vars(part).values()]
-    memo |= {id(value): type(value)() for value in held if type(value) in (dict, OrderedDict) and not value}
-    return copy.deepcopy(thing, memo)
-
-
-def _module(thing: Any) -> nn.Module:
-    return thing if isinstance(thing, nn.Module) else thing.module
 
 
 Rebuild = Callable[[int, torch.dtype], Adapter]
@@ -226,24 +213,24 @@ def copied(adapter: Adapter) -> Rebuild:
     """Return a function that copies the model as it is now: the weights stay (shared in the same precision).
 
     Call it before the model is. Of a large model there is no second set of weights: another precision is streamed from
-    its files.
+    its files, and MemoryError raised where there are none.
     """
     has_module = getattr(adapter, "module", None) is not None
-    untouched = copy_sharing(adapter) if has_module else _copy_if_possible(adapter)
+    untouched: Any = copy_sharing(adapter) if has_module else adapter
+    if not has_module:
+        with contextlib.suppress(Exception):  # rebuild raises it where it is told
+            untouched = copy.deepcopy(adapter)
 
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
         del seed  # the weights are given
         if not has_module:
-            return copy.deepcopy(untouched)
-        if is_large(untouched) and dtype != next(untouched.module.parameters()).dtype:
-            return cast(Adapter, _from_files(untouched, dtype))
-        return cast(Adapter, copy_sharing(untouched, dtype))
+            return cast(Adapter, copy.deepcopy(untouched))
+        if not is_large(untouched) or dtype == next(untouched.module.parameters()).dtype:
+            return cast(Adapter, copy_sharing(untouched, dtype))
+        if getattr(untouched, "source", None) is None:
+            precision = str(dtype).removeprefix("torch.")
+            raise MemoryError(f"too large for a copy in {precision}, and no files to stream it from")
+        module = reload(untouched.module, untouched.source, dtype, streamed=True)
+        return cast(Adapter, type(untouched)(module, untouched.task, untouched.source))
 
     return rebuild
-
-
-def _copy_if_possible(adapter: Adapter) -> Any:
-    try:
-        return copy.deepcopy(adapter)
-    except Exception:  # rebuild will raise it where it is told
-        return adapter

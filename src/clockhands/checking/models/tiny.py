@@ -58,6 +58,10 @@ class Build:
         return self.type + (f"+{self.variant}" if self.variant else "") + f":{self.task}"
 
 
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text("utf8"))
+
+
 @functools.cache
 def overrides() -> dict[str, Any]:
     """Return the shrinking rules and the exceptions of single models, from ``overrides.toml``."""
@@ -70,32 +74,22 @@ def multimodal() -> dict[str, Any]:
     return _read("multimodal.toml")
 
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath(name).read_text("utf8"))
-
-
-def architectures(task: Task | None = None) -> Iterator[Build]:
-    """Yield every text architecture of the installed transformers, with its variants, in alphabetical order.
+def architectures() -> Iterator[Build]:
+    """Yield every text architecture of the installed transformers, then its variants, in alphabetical order by task.
 
     Among them are models that read images or sound too, where they can be given text alone.
     """
-    tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
-    for chosen in tasks if task is None else (task,):
-        for name in sorted({*_LISTS[chosen], *_list_multimodal(chosen)}):
-            if name in CONFIG_MAPPING and not _find_reason(name, chosen):
-                yield Build(name, chosen)
-    for full, variant in overrides().get("variant", {}).items():
-        base, _, label = full.partition("+")
-        if task in (None, variant["task"]):
-            yield Build(base, variant["task"], label, variant["set"])
-
-
-def _list_multimodal(task: Task) -> set[str]:
-    """Return the types that read more than text and whose text part has this task."""
-    decoders, pairs = (set(multimodal()[kind]["types"]) for kind in ("decoders", "seq2seq"))
+    decoders, pairs = set(multimodal()["decoders"]["types"]), set(multimodal()["seq2seq"]["types"])
     listed = {name for names in _LISTS.values() for name in names}
     wrappers = (set(_MULTIMODAL) - listed) | (decoders & listed)
-    return {"causal": wrappers - pairs, "seq2seq": wrappers & pairs, "masked": set()}[task]
+    reading_more: dict[Task, set[str]] = {"causal": wrappers - pairs, "masked": set(), "seq2seq": wrappers & pairs}
+    for task, names in reading_more.items():
+        for name in sorted({*_LISTS[task], *names}):
+            if name in CONFIG_MAPPING and not _find_reason(name, task):
+                yield Build(name, task)
+    for full, variant in overrides().get("variant", {}).items():
+        base, _, label = full.partition("+")
+        yield Build(base, variant["task"], label, variant["set"])
 
 
 def _find_reason(name: str, task: str) -> str:
@@ -115,8 +109,8 @@ def find(type_name: str) -> list[Build]:
     matching = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
     if matching:
         return matching
-    reason = _find_reason(*type_name.split(":", 1)) if ":" in type_name else _find_reason(type_name, "")
-    if reason:
+    name, _, task = type_name.partition(":")
+    if reason := _find_reason(name, task):
         raise UsageError(f"architecture {type_name!r} is not checked: {reason}")
     raise UsageError(describe_unknown("architecture", type_name, {build.name.partition(":")[0] for build in every}))
 
@@ -150,23 +144,14 @@ def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
     _shrink_dict(raw)
     if build.task == "causal" and "is_decoder" in raw:
         raw["is_decoder"] = True
-    for path, value in {**_settings(build), **build.settings}.items():
-        _put(raw, path, copy.deepcopy(value))
+    known = {**overrides()["set"], **multimodal()["set"]}
+    settings = {**known.get(build.type, {}), **known.get(f"{build.type}:{build.task}", {}), **build.settings}
+    for path, value in settings.items():
+        *parents, last = path.split(".")
+        functools.reduce(lambda level, name: level.setdefault(name, {}), parents, raw)[last] = copy.deepcopy(value)
     for key in ("architectures", "auto_map", "quantization_config", "dtype", "torch_dtype"):
         raw.pop(key, None)
     return type(config).from_dict(raw)
-
-
-def _settings(build: Build) -> dict[str, Any]:
-    settings = {**overrides()["set"], **multimodal()["set"]}
-    return {**settings.get(build.type, {}), **settings.get(f"{build.type}:{build.task}", {})}
-
-
-def _put(raw: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        raw = raw.setdefault(parent, {})
-    raw[last] = value
 
 
 def _shrink_dict(raw: dict[str, Any], part: str = "") -> None:
@@ -180,7 +165,13 @@ def _shrink_dict(raw: dict[str, Any], part: str = "") -> None:
         if isinstance(raw.get(name), int):
             raw[name] = 4 if raw[name] == heads else min(raw[name], 2)
     if "head_dim" in raw:
-        raw["head_dim"] = _Exact(_head_width(raw))
+        # Where attention is split in a rotated and a plain part, head_dim may mean either, or their sum.
+        rotated, plain, width = raw.get("qk_rope_head_dim"), raw.get("qk_nope_head_dim"), sizes["head_dim"]
+        if rotated and raw["head_dim"] == rotated:
+            width = sizes["qk_rope_head_dim"]
+        elif rotated and plain and raw["head_dim"] == rotated + plain:
+            width = sizes["qk_head_dim"]
+        raw["head_dim"] = _Exact(width)
     for key, value in raw.items():
         if isinstance(value, dict) and key not in ("id2label", "label2id", "rope_parameters"):
             _shrink_dict(value, str(key))
@@ -189,17 +180,6 @@ def _shrink_dict(raw: dict[str, Any], part: str = "") -> None:
         elif str(key).endswith(("_token_id", "_token_index")):
             raw[key] = _token(key, value)
     _shrink_rope(raw.get("rope_parameters"))
-
-
-def _head_width(raw: Mapping[str, Any]) -> int:
-    """Where attention is split in a rotated and a plain part, head_dim may mean either, or their sum."""
-    sizes = overrides()["sizes"]
-    rotated, plain = raw.get("qk_rope_head_dim"), raw.get("qk_nope_head_dim")
-    if rotated and raw["head_dim"] == rotated:
-        return sizes["qk_rope_head_dim"]
-    if rotated and plain and raw["head_dim"] == rotated + plain:
-        return sizes["qk_head_dim"]
-    return sizes["head_dim"]
 
 
 def _shrink_rope(rope: Any) -> None:
@@ -223,7 +203,8 @@ def _shrink_layer_lists(raw: dict[str, Any]) -> None:
     depth = raw[depth_name]
     lists = {key: value for key, value in raw.items() if isinstance(value, list) and len(value) == depth > 2}
     kinds = lists.get("layer_types") or lists.get("layers_block_type") or lists.get("attention_layers")
-    chosen = _representatives(kinds, depth) if kinds else [0, depth - 1]
+    first = {str(kind): index for index, kind in reversed([*enumerate(kinds or ())])}  # of each kind
+    chosen = sorted(first.values()) if len(first) > 1 else [0, depth - 1]
     for key, value in lists.items():
         raw[key] = [value[index] for index in chosen]
     if kinds:
@@ -237,19 +218,13 @@ class _Exact(int):
     """A number that the size rules leave alone."""
 
 
-def _representatives(kinds: list[Any], depth: int) -> list[int]:
-    first = sorted({str(kind): index for index, kind in reversed(list(enumerate(kinds)))}.values())
-    return first if len(first) > 1 else [0, depth - 1]
-
-
 def _token(key: str, value: Any) -> Any:
     """A special token inside the shrunk vocabulary; what was there and small stays (RoBERTa pads with 1)."""
-    rules = overrides()["special"]
-    limit = 10
     if isinstance(value, list):
         return [_token(key, item) for item in value][:1]
-    if not isinstance(value, int) or 0 <= value < limit:
+    if not isinstance(value, int) or 0 <= value < 10:
         return value
+    rules = overrides()["special"]
     return next((number for name, number in rules.items() if key.startswith(name)), rules["other"])
 
 
@@ -270,12 +245,13 @@ def build_model(
     """
     config = copy.deepcopy(config)
     torch.manual_seed(seed)
-    options = {} if attention is None else {"attn_implementation": attention}
-    arguments: dict[str, Any] = {"dtype": torch.float32, **options}
-    opener = _choose_opener(config.model_type, task)
-    model = (
-        pretrained.build_model(opener, config, **arguments) if cls is None else cls._from_config(config, **arguments)
-    )
+    arguments: dict[str, Any] = {"dtype": torch.float32}
+    if attention is not None:
+        arguments["attn_implementation"] = attention
+    if cls is None:
+        model = pretrained.build_model(_choose_opener(config.model_type, task), config, **arguments)
+    else:
+        model = cls._from_config(config, **arguments)
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     return make_position_audible(model.eval(), seed)
@@ -301,28 +277,23 @@ def make_position_audible(model: Any, seed: int = 0) -> Any:
     generator = torch.Generator().manual_seed(seed)
     owners = {id(p): module for module in model.modules() for p in module.parameters(recurse=False)}
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad and parameter.is_floating_point():
-            _redraw(name, parameter, owners[id(parameter)], generator)
+        if not parameter.requires_grad or not parameter.is_floating_point():
+            continue
+        owner = owners[id(parameter)]
+        noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+        if isinstance(owner, nn.Embedding) or (parameter.dim() >= 2 and _TABLE.search(name)):
+            parameter.copy_(noise)
+            if getattr(owner, "padding_idx", None) is not None:
+                parameter[owner.padding_idx] = 0
+        elif parameter.dim() >= 2 and "A_log" not in name:
+            inputs = parameter.shape[-1]
+            if type(owner).__name__ == "Conv1D":  # GPT-2's transposed linear layer
+                inputs = parameter.shape[0]
+            elif isinstance(owner, (nn.Conv1d, nn.Conv2d)):
+                inputs = math.prod(parameter.shape[1:])
+            parameter.copy_(noise * 1.2 / math.sqrt(inputs))
+        elif parameter.dim() == 1 and bool((parameter == 1).all()):
+            parameter.add_(0.2 * noise)
+        elif parameter.dim() == 1 and bool((parameter == 0).all()):
+            parameter.copy_(0.2 * noise)
     return model
-
-
-def _redraw(name: str, parameter: nn.Parameter, owner: nn.Module, generator: torch.Generator) -> None:
-    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
-    if isinstance(owner, nn.Embedding) or (parameter.dim() >= 2 and _TABLE.search(name)):
-        parameter.copy_(noise)
-        if getattr(owner, "padding_idx", None) is not None:
-            parameter[owner.padding_idx] = 0  # type: ignore[index]
-    elif parameter.dim() >= 2 and "A_log" not in name:
-        parameter.copy_(noise * 1.2 / math.sqrt(_fan_in(owner, parameter)))
-    elif parameter.dim() == 1 and bool((parameter == 1).all()):
-        parameter.add_(0.2 * noise)
-    elif parameter.dim() == 1 and bool((parameter == 0).all()):
-        parameter.copy_(0.2 * noise)
-
-
-def _fan_in(owner: nn.Module, parameter: nn.Parameter) -> int:
-    if type(owner).__name__ == "Conv1D":  # GPT-2's transposed linear layer
-        return parameter.shape[0]
-    if isinstance(owner, (nn.Conv1d, nn.Conv2d)):
-        return math.prod(parameter.shape[1:])
-    return parameter.shape[-1]

@@ -14,6 +14,7 @@ import torch
 
 from clockhands.checking.checks.check import TOLERANCE, Check, Inapplicable, Measurement, NotANumber, difference
 from clockhands.checking.fitting.causes import explain_check
+from clockhands.checking.models.adapter import describe_raised
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.runtimes.program import Program
@@ -30,11 +31,10 @@ FAR = 0.1  # a hundred times the tolerance
 class Evidence:
     """What was measured of one check.
 
-    ``inapplicable`` says why the check does not apply, ``raised`` what the model raised, or where
-    its logits are not finite; otherwise there is a ``first``
-    measurement. Where that was not as expected, it was ``repeated`` in float64 with other weights or texts, or
-    ``unconfirmed`` says why that was impossible. Where a large difference was gone in the repetition, it was measured
-    ``again`` exactly as at first.
+    ``inapplicable`` says why the check does not apply, ``raised`` what the model raised, or where its logits are not
+    finite; otherwise there is a ``first`` measurement. Where that was not as expected, it was ``repeated`` in float64
+    with other weights or texts, or ``unconfirmed`` says why that was impossible. Where a large difference was gone in
+    the repetition, it was measured ``again`` exactly as at first.
     """
 
     inapplicable: str = ""
@@ -48,10 +48,8 @@ class Evidence:
         """Return ``size``, ``confirmed`` and ``note`` of an outcome, as far as they were measured."""
         if self.first is None:
             return {}
-        confirmed = None if self.repeated is None else self.repeated.size
-        first = self.first
-        numbers = {"size": first.size, "note": first.note, "floor": first.floor, "tokens": first.tokens}
-        return {**numbers, "confirmed": confirmed}
+        numbers = {name: getattr(self.first, name) for name in ("size", "note", "floor", "tokens")}
+        return {**numbers, "confirmed": None if self.repeated is None else self.repeated.size}
 
 
 def measure(subject: Subject, check: Check) -> Evidence:
@@ -66,11 +64,15 @@ def measure(subject: Subject, check: Check) -> Evidence:
     except NotANumber as fault:
         return Evidence(raised=str(fault))
     except Exception as fault:  # a model may raise anything; the sweep goes on
-        return Evidence(raised=f"raised {_shorten(fault)}")
-    louder = _measure_audible(subject, check)
-    if louder is not None and (first.expected or first.wanted) and louder.expected != first.expected:
-        subject = subject.copy_audible(subject.seed, subject.dtype)
-        first = replace(louder, note=", ".join(filter(None, (louder.note, _AUDIBLE))))
+        return Evidence(raised=f"raised {describe_raised(fault)}")
+    # With small initial weights a fault stays below any tolerance, and what must have an effect may seem to have none.
+    if subject.redraw is not None and (first.expected or first.wanted):
+        louder = first
+        with contextlib.suppress(Exception):  # the weights are not those that the author draws
+            louder = check.measure(subject.copy_audible(subject.seed, subject.dtype))
+        if louder.size < float("inf") and louder.expected != first.expected:
+            subject = subject.copy_audible(subject.seed, subject.dtype)
+            first = replace(louder, note=", ".join(filter(None, (louder.note, _AUDIBLE))))
     return Evidence(first=first) if first.expected else _confirm(subject, check, first)
 
 
@@ -83,20 +85,6 @@ def _with_noise(subject: Subject, measured: Measurement) -> Measurement:
     if tolerance <= measured.tolerance or measured.tolerance != TOLERANCE:
         return measured
     return replace(measured, tolerance=tolerance, floor=noise)
-
-
-def _measure_audible(subject: Subject, check: Check) -> Measurement | None:
-    """Return the measurement with weights in which position is audible; None where they are, or cannot be.
-
-    With small initial weights a fault stays below any tolerance, and what must have an effect may seem to have none.
-    """
-    if subject.redraw is None:
-        return None
-    try:
-        louder = check.measure(subject.copy_audible(subject.seed, subject.dtype))
-    except Exception:  # the weights are not those that the author draws
-        return None
-    return louder if louder.size < float("inf") else None
 
 
 def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
@@ -124,7 +112,7 @@ def _repeat(subject: Subject, check: Check, seed: int, dtype: torch.dtype) -> Me
     except NotANumber as fault:
         return str(fault)
     except Exception as fault:  # as above
-        return _shorten(fault)
+        return describe_raised(fault)
 
 
 def _measure_rounding(subject: Subject) -> float | None:
@@ -135,11 +123,6 @@ def _measure_rounding(subject: Subject) -> float | None:
         return difference(subject.copy_untouched().logits(ids), exact.logits(ids))
     except Exception:  # as above
         return None
-
-
-def _shorten(fault: Exception) -> str:
-    text = " ".join(str(fault).split())
-    return f"{type(fault).__name__}: {text[:160]}"
 
 
 _FOLLOWS = {"packing.mask": "packing.positions", "packing.cache": "packing.positions"}
@@ -154,25 +137,22 @@ def follows_another(check: str, outcomes: Mapping[str, Outcome]) -> bool:
 
 def advise(outcomes: Mapping[str, Outcome]) -> list[Outcome]:
     """Return the outcomes of one subject, by check, with the safe use filled in where it is known. Verdicts stay."""
-    return [_advised(name, outcome, outcomes) for name, outcome in outcomes.items()]
 
+    def find_safe(name: str) -> str:
+        for alternative, advice in _ALTERNATIVES.get(name, ()):
+            if alternative in outcomes and outcomes[alternative].verdict == "PASS":
+                return advice
+        return ""
 
-def _advised(name: str, outcome: Outcome, outcomes: Mapping[str, Outcome]) -> Outcome:
-    if outcome.verdict in ("PASS", "N/A"):
-        return outcome
-    if outcome.size is not None and follows_another(name, outcomes):
-        safe = _safe(_FOLLOWS[name], outcomes)
-        return replace(outcome, reason="documents are not told apart, with or without it", safe=safe)
-    if outcome.verdict != "FAIL" or outcome.safe:
-        return outcome
-    return replace(outcome, safe=_safe(name, outcomes))
-
-
-def _safe(name: str, outcomes: Mapping[str, Outcome]) -> str:
-    for alternative, advice in _ALTERNATIVES.get(name, ()):
-        if alternative in outcomes and outcomes[alternative].verdict == "PASS":
-            return advice
-    return ""
+    advised = []
+    for name, outcome in outcomes.items():
+        if outcome.verdict not in ("PASS", "N/A") and outcome.size is not None and follows_another(name, outcomes):
+            reason = "documents are not told apart, with or without it"
+            outcome = replace(outcome, reason=reason, safe=find_safe(_FOLLOWS[name]))
+        elif outcome.verdict == "FAIL" and not outcome.safe:
+            outcome = replace(outcome, safe=find_safe(name))
+        advised.append(outcome)
+    return advised
 
 
 _ALTERNATIVES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -201,7 +181,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     - PASS: the measurement is that of a correct model, at once or when it is repeated in float64. A large difference
       that is gone then is WARN: it depends on what ran before, or on a choice that rounding decides.
     - PROPERTY or WARN: the difference is one that the scheme declares. FAIL: any other.
-    - A FAIL gets as its cause what was fitted and, undone, takes the difference away.
+    - If undoing one fitted change makes the difference of a FAIL vanish, that change is its cause.
     - A known fault of ``architecture`` (a name of transformers) adds its cause. It may change the verdict, and the
       outcome then tells from which: LIBRARY is a fault of code that many models share.
 
@@ -232,12 +212,14 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
             return replace(outcome, verdict="LIBRARY" if check.shared else "FAIL", cause=cause)
         return replace(outcome, cause="" if evidence.raised else explain_check(subject, check.name))
     entry, where = fault
-    changed = entry.verdict not in (None, verdict)
+    changed, floor = entry.verdict not in (None, verdict), None
+    if entry.verdict == "LIBRARY":
+        floor = _measure_rounding(subject) if outcome.floor is None else outcome.floor
     return replace(
         outcome,
         verdict=entry.verdict or verdict,
         measured=verdict if changed else "",
-        floor=_floor(subject, outcome) if entry.verdict == "LIBRARY" else None,
+        floor=floor,
         known=entry.name,
         reason=entry.cause if entry.verdict else reason,
         cause=entry.cause,
@@ -245,10 +227,6 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         safe=entry.safe or safe,
         thread=entry.thread,
     )
-
-
-def _floor(subject: Subject, outcome: Outcome) -> float | None:
-    return outcome.floor if outcome.floor is not None else _measure_rounding(subject)
 
 
 def _judge_vanished(subject: Subject, first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
+from unittest import mock
 
 import torch
 import transformers
@@ -41,29 +42,27 @@ class MaskCall:
 
 def mask_calls(subject: Subject) -> list[MaskCall]:
     """Return the masks that a forward pass over two packed documents makes, in order."""
+    from transformers import masking_utils
+
     calls: list[MaskCall] = []
     ids = subject.tokens(1, 8)
     positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
-    with _record_masks(subject, calls), contextlib.suppress(Exception):  # a model may raise anything
-        subject.logits(ids, positions=positions)
+    makers = [name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name)]
+    homes = {sys.modules[type(module).__module__] for module in _modules(subject)}
+    with contextlib.ExitStack() as stack:
+        for home in homes:
+            for name in makers:
+                if hasattr(home, name):
+                    recorded = _record_calls(home, name, calls)
+                    stack.enter_context(mock.patch.object(home, name, recorded))
+        with contextlib.suppress(Exception):  # a model may raise anything
+            subject.logits(ids, positions=positions)
     return calls
 
 
-@contextlib.contextmanager
-def _record_masks(subject: Subject, calls: list[MaskCall]) -> Iterator[None]:
-    """Inside the block, the calls of every mask function in the modules of the model are recorded."""
-    homes = {sys.modules[type(module).__module__] for module in _modules(subject)}
-    originals = [(home, name, getattr(home, name)) for home in homes for name in _makers() if hasattr(home, name)]
-    try:
-        for home, name, original in originals:
-            setattr(home, name, _record_calls(home, name, original, calls))
-        yield
-    finally:
-        for home, name, original in originals:
-            setattr(home, name, original)
-
-
-def _record_calls(home: Any, name: str, original: Callable[..., Any], calls: list[MaskCall]) -> Callable[..., Any]:
+def _record_calls(home: Any, name: str, calls: list[MaskCall]) -> Callable[..., Any]:
+    """Return a function of a module that notes how it is called."""
+    original = getattr(home, name)
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -78,13 +77,6 @@ def _record_calls(home: Any, name: str, original: Callable[..., Any], calls: lis
         return original(*args, **named)
 
     return wrapper
-
-
-@functools.cache
-def _makers() -> tuple[str, ...]:
-    from transformers import masking_utils
-
-    return tuple(name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name))
 
 
 def mask_without_positions(subject: Subject) -> str | None:
@@ -252,12 +244,11 @@ def find_line(file: str, text: str) -> str:
 def read_entries() -> tuple[KnownFault, ...]:
     """Return all entries, in the order of the file: the first that fits is taken."""
     raw = tomllib.loads(resources.files(__package__).joinpath("known_faults.toml").read_text("utf8"))
-    return tuple(_entry(name, value) for name, value in raw.items())
-
-
-def _entry(name: str, raw: dict[str, Any]) -> KnownFault:
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-    return KnownFault(name=name, **cast(Any, fields))
+    entries = []
+    for name, value in raw.items():
+        fields: Any = {key: tuple(part) if isinstance(part, list) else part for key, part in value.items()}
+        entries.append(KnownFault(name=name, **fields))
+    return tuple(entries)
 
 
 def find_entries(architecture: str, check: str) -> Iterator[KnownFault]:
