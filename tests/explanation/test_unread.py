@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +116,6 @@ def test_every_key_of_rope_of_gguf_is_read_or_listed(tmp_path: Path) -> None:
         assert set(read.unread) == ({plain} if plain.endswith("_swa") or "yarn_" in plain else set())
 
 
-LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 1}
-
-
 def test_a_table_of_a_misspelt_name_is_listed(tmp_path: Path) -> None:
     typo = read(tmp_path, "config.json", {**LLAMA, "rope_scalling": {"rope_type": "llama3", "factor": 8.0}})
     assert [key for key, _ in typo.strange] == ["rope_scalling"]
@@ -127,38 +123,17 @@ def test_a_table_of_a_misspelt_name_is_listed(tmp_path: Path) -> None:
 
 
 def test_sizes_that_are_read_for_something_else_are_not_called_unread(tmp_path: Path) -> None:
-    raw = {
-        "model_type": "deepseek_v3",
-        "num_hidden_layers": 1,
-        "qk_rope_head_dim": 64,
-        "qk_nope_head_dim": 128,
-        "v_head_dim": 128,
-    }
+    raw = {"model_type": "deepseek_v3", "num_hidden_layers": 1, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+           "v_head_dim": 128}  # fmt: skip
     positions = read(tmp_path, "config.json", raw)
     assert (positions.unread, positions.strange) == ((), ())
 
 
 def test_the_base_of_a_flat_file_of_a_model_with_pictures_is_in_the_file(tmp_path: Path) -> None:
-    raw = {
-        **LLAMA,
-        "model_type": "qwen2_vl",
-        "rope_theta": 2e6,
-        "rope_scaling": {"type": "mrope", "mrope_section": [16, 8, 8]},
-    }
+    rule = {"type": "mrope", "mrope_section": [16, 8, 8]}
+    raw = {**LLAMA, "model_type": "qwen2_vl", "rope_theta": 2e6, "rope_scaling": rule}
     rotation = read(tmp_path, "config.json", raw).rotations()[0]
     assert (rotation.base, rotation.origin["base"]) == (2e6, "rope_theta")
-
-
-def test_transformers_has_no_say_on_standard_error(tmp_path: Path) -> None:
-    """Its own remark on this file, that the length should be less, stands at level WARNING."""
-    said: list[logging.LogRecord] = []
-    listener = logging.Handler()
-    listener.emit = said.append  # type: ignore[method-assign]
-    logging.getLogger("transformers").addHandler(listener)
-    rule = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    read(tmp_path, "config.json", {**LLAMA, "original_max_position_embeddings": 8192, "rope_scaling": rule})
-    logging.getLogger("transformers").removeHandler(listener)
-    assert said == []
 
 
 @pytest.mark.parametrize(

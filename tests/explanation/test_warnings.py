@@ -60,17 +60,11 @@ def test_layers_that_differ_are_warned_of() -> None:
     assert list_warnings(read_huggingface(PLAIN, "f")) == []
 
 
-def test_layers_are_named_by_runs_or_steps() -> None:
-    assert name_layers([0]) == "0"
-    assert name_layers([0, 1, 2, 5]) == "0 to 2, 5"
-    assert name_layers([3, 7, 11, 15]) == "3, 7, … 15"
-    assert name_layers([0, 1, 2, 3]) == "0 to 3"
-
-
 @pytest.mark.parametrize(
     ("numbers", "told"),
-    [([0, 1, 2, 3, 8], "0 to 3, 8"), ([3, 7, 11, 15], "3, 7, … 15"), ([0, 1, 4, 5, 8], "0, 1, 4, 5, 8"),
+    [([0], "0"), ([0, 1, 2, 3], "0 to 3"), ([0, 1, 2, 5], "0 to 2, 5"), ([0, 1, 2, 3, 8], "0 to 3, 8"),
+     ([3, 7, 11, 15], "3, 7, … 15"), ([0, 1, 4, 5, 8], "0, 1, 4, 5, 8"),
      ([0, 2, 5, 7, 11], "0, 2, 5, 7 and 1 more runs"), ([0, 2, 5, 7, 11, 14], "0, 2, 5, 7 and 2 more runs")],
 )  # fmt: skip
-def test_many_layers_are_named_shortly(numbers: list[int], told: str) -> None:
+def test_layers_are_named_by_runs_or_steps(numbers: list[int], told: str) -> None:
     assert name_layers(numbers) == told
