@@ -88,7 +88,7 @@ class ModuleAdapter(FunctionAdapter):
         return type(self)(copy.deepcopy(self.module, memo), self.vocabulary, **rest)
 
 
-class TargetAdapter(ModuleAdapter):
+class _TargetAdapter(ModuleAdapter):
     """The target side of an encoder-decoder ``forward(source, target, ...)``, over one source ``other`` that stays.
 
     ``mask``, ``positions`` and ``cache``, where ``forward`` has such parameters, are about the target.
@@ -106,7 +106,7 @@ class TargetAdapter(ModuleAdapter):
         return output.view(*target.shape, -1) if output.dim() == 2 else output
 
 
-class SourceAdapter(TargetAdapter):
+class _SourceAdapter(_TargetAdapter):
     """The source side: what one target ``other`` is answered as the source changes, under ``source_mask`` if taken."""
 
     per_token = False
@@ -145,8 +145,8 @@ def adapt_sides(model: Any, source: Any, **optional: Any) -> tuple[Adapter, Adap
     answered = torch.randint(min(10, count // 2), count, (1, 8), generator=torch.Generator().manual_seed(99))
     about_both = {name: value for name, value in optional.items() if name in ("max_length", "special")}
     takes = ("mask",) if "source_mask" in inspect.signature(model.forward).parameters else ()
-    sides = SourceAdapter(model, read, other=answered, causal=False, takes=takes, **about_both)
-    return TargetAdapter(model, count, other=text, **optional), sides
+    sides = _SourceAdapter(model, read, other=answered, causal=False, takes=takes, **about_both)
+    return _TargetAdapter(model, count, other=text, **optional), sides
 
 
 def list_lookups(module: nn.Module, run: Callable[[], Any]) -> list[tuple[str, int, Tensor]]:

@@ -28,7 +28,7 @@ from clockhands.checking.verdict.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class MaskCall:
+class _MaskCall:
     """One call of a function of ``masking_utils``: which, from which line, and whether with position_ids.
 
     ``shared``: the line is one of transformers, not of a model's own code.
@@ -40,11 +40,11 @@ class MaskCall:
     shared: bool
 
 
-def mask_calls(subject: Subject) -> list[MaskCall]:
+def mask_calls(subject: Subject) -> list[_MaskCall]:
     """Return the masks that a forward pass over two packed documents makes, in order."""
     from transformers import masking_utils
 
-    calls: list[MaskCall] = []
+    calls: list[_MaskCall] = []
     ids = subject.tokens(1, 8)
     positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
     makers = [name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name)]
@@ -60,7 +60,7 @@ def mask_calls(subject: Subject) -> list[MaskCall]:
     return calls
 
 
-def _record_calls(home: Any, name: str, calls: list[MaskCall]) -> Callable[..., Any]:
+def _record_calls(home: Any, name: str, calls: list[_MaskCall]) -> Callable[..., Any]:
     """Return a function of a module that notes how it is called."""
     original = getattr(home, name)
     signature = inspect.signature(original)
@@ -73,7 +73,7 @@ def _record_calls(home: Any, name: str, calls: list[MaskCall]) -> Callable[..., 
         arguments = signature.bind_partial(*args, **named).arguments
         positioned = arguments.get("position_ids") is not None
         line = f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}"
-        calls.append(MaskCall(name, line, positioned, home.__name__.startswith("transformers.")))
+        calls.append(_MaskCall(name, line, positioned, home.__name__.startswith("transformers.")))
         return original(*args, **named)
 
     return wrapper
