@@ -25,6 +25,9 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
+import clockhands
+from clockhands.errors import PLACE
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 FROM_ROOT = {
@@ -48,13 +51,37 @@ MARK = re.compile(r"<!-- live: (\S+) \| (.+?) -->")
 """Where a page of an answer has its live scene: the scene, and what it shows."""
 TWINS = "<!-- twins -->"
 """Where the first page has both readers of Tom and the dog."""
+INSTALL = f"""\
+# In the folder of Clockhands. Leave this cell out where it is installed already.
+%pip install --quiet '{PLACE}[workbench]'"""
+"""The first cell of a notebook."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$)", flags=re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"^\$\$(.+?)\$\$$", flags=re.MULTILINE | re.DOTALL)
-API = (
-    *("schemes", "attention", "positions", "model", "data", "runs", "training", "generation", "inspection", "checking"),
-    *("comparison", "studies", "explanation", "findings", "options", "catalogue"),
-)
+API = {
+    "attention": "A scheme in your own model, and in somebody else's.",
+    "schemes": "Every way to encode position, behind one interface.",
+    "positions": "Positions as data: from a mask, packed, shifted, randomised.",
+    "model": "The Transformer, and its Hugging Face classes.",
+    "data": "Text, tokens, batches.",
+    "training": "Train what a recipe says.",
+    "runs": "A folder with a trained model.",
+    "generation": "Translate, continue, score.",
+    "inspection": "What position does inside a model.",
+    "checking": "Whether a model handles position correctly.",
+    "comparison": "Plans, trials, statistics, verdicts.",
+    "extension": "How far a model reads, and what makes it read further.",
+    "studies": "Questions with plan and measured answer.",
+    "exploring": "Trained models in a page.",
+    "explanation": "Position configurations as numbers.",
+    "models": "Anybody's model, opened.",
+    "findings": "What a measurement returns.",
+    "options": "The options of functions and dataclasses.",
+    "catalogue": "Objects by name.",
+}
+"""The packages with a page of their own, in the order of the site, and what is in each."""
+FIRST = {"attention": ["attend", "Positioning", "install"], "schemes": ["Scheme", "RoPE"]}
+"""What stands first on the page of a package; the rest follows by its name."""
 
 
 class BrokenLinkError(Exception):
@@ -205,10 +232,18 @@ def relink_catalogue(text: str) -> str:
 
 
 def notebook(path: Path) -> dict[str, Any]:
-    """Return a tutorial as a notebook: blocks of Python are cells, commands begin with "!", output is where it was."""
-    cells: list[dict[str, Any]] = []
+    """Return a tutorial as a notebook: its title, a cell that installs, and the page.
+
+    Blocks of Python are cells, commands begin with "!", and output is where it was.
+    """
+    title, _, text = path.read_text("utf8").partition("\n")
+    cells: list[dict[str, Any]] = [
+        {"cell_type": "markdown", "metadata": {}, "source": [title]},
+        {"cell_type": "code", "metadata": {}, "source": INSTALL.splitlines(keepends=True), "execution_count": None,
+         "outputs": []},
+    ]  # fmt: skip
     count = 0
-    for part in re.split(r"(^```\w+\n.*?^```$)", path.read_text("utf8"), flags=re.MULTILINE | re.DOTALL):
+    for part in re.split(r"(^```\w+\n.*?^```$)", text, flags=re.MULTILINE | re.DOTALL):
         block = re.fullmatch(r"```(\w+)\n(.*)```", part, flags=re.DOTALL)
         if block is None and part.strip():
             cells.append({"cell_type": "markdown", "metadata": {}, "source": part.strip().splitlines(keepends=True)})
@@ -293,9 +328,38 @@ def catalogue_page(title: str, module: str, name: str, lead: str) -> Callable[[]
 
 
 def api() -> str:
-    """Return the Python API: mkdocstrings writes what the public names of each package say of themselves."""
-    parts = [f"## clockhands.{name}\n\n::: clockhands.{name}\n" for name in API]
-    return "# Python API\n\n" + "\n".join(parts)
+    """Return the first page of the Python API: the verbs, and the pages of the packages."""
+    from clockhands.cli import VERBS
+
+    verbs = [f"| `clockhands.{verb}` | {meaning} |" for verb, meaning in VERBS.items() if verb in clockhands.__all__]
+    rows = [f"| [clockhands.{name}](api/{name}.md) | {what} |" for name, what in API.items()]
+    places = [(package, name) for package, names in FIRST.items() for name in names]
+    first = [f"[`{name}`](api/{package}.md#{find_home(package, name)})" for package, name in places]
+    return "\n".join([
+        "# Python API\n", f"Begin with {', '.join(first)}.\n", "| package | what is in it |", "|---|---|", *rows,
+        "\nEvery verb of the command line is a function of the package `clockhands`:\n",
+        "| function | what it does |", "|---|---|", *verbs, "",
+    ])  # fmt: skip
+
+
+def find_home(package: str, name: str) -> str:
+    """Return where a public name of a package is defined: griffe takes ``attention.install`` for the module."""
+    value = getattr(importlib.import_module(f"clockhands.{package}"), name)
+    home = getattr(value, "__module__", "") if inspect.isclass(value) or inspect.isfunction(value) else ""
+    return f"{home}.{name}" if home.startswith("clockhands.") else f"clockhands.{package}.{name}"
+
+
+def package_page(package: str) -> Callable[[], str]:
+    """Return a function that writes the page of a package: mkdocstrings asks its public names what they say."""
+
+    def make() -> str:
+        module = importlib.import_module(f"clockhands.{package}")
+        others = sorted(set(module.__all__) - set(FIRST.get(package, ())), key=str.lower)
+        parts = [f"::: {find_home(package, name)}\n" for name in (*FIRST.get(package, ()), *others)]
+        own = "    options: {members: false, show_root_heading: false, show_root_toc_entry: false}\n"
+        return "\n".join([f"# clockhands.{package}\n", f"::: clockhands.{package}\n{own}", *parts])
+
+    return make
 
 
 def schemas() -> str:
@@ -324,6 +388,7 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "commands": commands,
     "recipe": recipe_keys,
     "api": api,
+    **{f"api/{name}": package_page(name) for name in API},
     "run-folder": run_folder,
     "schemas": schemas,
     "glossary": glossary,

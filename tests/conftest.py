@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -40,6 +41,8 @@ MANY = 1_000
 """With fewer tests, those that are left out are skipped one by one, each with its reason."""
 _imported = len(sys.modules)
 """How many modules there were at the last freeze."""
+HAS_WORKBENCH = find_spec("tomli_w") is not None
+"""Whether more than the core is installed (``make test-core-lowest`` has the core alone)."""
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 
@@ -108,8 +111,9 @@ def _seeded() -> None:
 def _untimed() -> Iterator[None]:
     """Before a comparison as few steps are timed as on a machine on which they take long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clockhands.comparison.cost.TIMED_SECONDS", 0.0)
-        patch.setattr("clockhands.comparison.cost.ENOUGH", 0.0)
+        if HAS_WORKBENCH:
+            patch.setattr("clockhands.comparison.cost.TIMED_SECONDS", 0.0)
+            patch.setattr("clockhands.comparison.cost.ENOUGH", 0.0)
         yield
 
 
@@ -121,7 +125,8 @@ def _curves_undrawn() -> Iterator[None]:
     """
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clockhands.training.session.draw_curves", leave_curves_empty)
+        if HAS_WORKBENCH:
+            patch.setattr("clockhands.training.session.draw_curves", leave_curves_empty)
         yield
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
-import os
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from docs.make_tutorials import Block, Command, make_comparable, read_blocks, run_blocks, write_outputs
@@ -37,9 +39,13 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_each_block_prints_what_stands_behind_it(path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The page of the tour runs on a short one, whose measurements are worth nothing: its questions are compared."""
+    """What runs are the cells of its notebook, after the one that installs.
+
+    The page of the tour runs on a short one, whose measurements are worth nothing: its questions are compared.
+    """
     text = path.read_text("utf8")
-    run = read_blocks(text)
+    run = read_cells(site().notebook(path))
+    assert run == read_blocks(text), "the notebook has the blocks of the page"
     assert len(run) + sum(bool(block.output) for block in run) == len(re.findall(r"^```\w", text, flags=re.MULTILINE))
     is_tour = path.stem == "tour"
     command = make_tour_command(make_tour(tmp_path_factory)) if is_tour else main
@@ -49,6 +55,18 @@ def test_each_block_prints_what_stands_behind_it(path: Path, tmp_path_factory: p
             assert block.output and [line for line in fixed if line in quoted] == quoted, block.code
         else:
             assert make_comparable(block, block.output) == make_comparable(block, printed), block.code
+
+
+def read_cells(book: dict[str, Any]) -> list[Block]:
+    """The cells of code of a notebook after the first, as blocks."""
+    first, *cells = (cell for cell in book["cells"] if cell["cell_type"] == "code")
+    assert "".join(first["source"]).endswith("%pip install --quiet '.[workbench]'")
+    blocks = []
+    for cell in cells:
+        code, output = "".join(cell["source"]), "".join(text for part in cell["outputs"] for text in part["text"])
+        language = "console" if code.startswith("!") else "python"
+        blocks.append(Block(language, f"{code.replace('!', '$ ') if language == 'console' else code}\n", output))
+    return blocks
 
 
 def make_tour_command(tour: Path) -> Command:
@@ -154,16 +172,47 @@ def test_the_reference_has_every_command_key_and_name() -> None:
     assert all(f"| `{name}` |" in checks for name in CHECKS)
 
 
-def test_a_tutorial_becomes_a_notebook_with_its_outputs() -> None:
+def test_a_notebook_is_one_that_programs_open() -> None:
     path = ROOT / "docs" / "tutorials" / "look-inside.md"
     book = json.loads(json.dumps(site().notebook(path)))
+    assert (book["nbformat"], book["metadata"]["kernelspec"]["name"]) == (4, "python3")
+    assert book["cells"][0]["source"] == ["# Look inside a Llama"]
     code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
     assert "!clockhands explain llama" in ["".join(cell["source"]) for cell in code]
-    assert os.sep not in book["cells"][0]["source"][0]
-    blocks = read_blocks(path.read_text("utf8"))
-    assert len(code) == len(blocks) and sum(bool(block.output) for block in blocks) > 2
-    for number, (cell, block) in enumerate(zip(code, blocks, strict=True)):
-        stream = {"output_type": "stream", "name": "stdout", "text": block.output.splitlines(keepends=True)}
-        assert cell["outputs"] == ([stream] if block.output else [])
-        assert cell["execution_count"] == number + 1
+    assert [cell["execution_count"] for cell in code] == [None, *range(1, len(code))]
     assert not any("```" in "".join(cell["source"]) for cell in book["cells"])
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]["optional-dependencies"]
+    assert "workbench" in extras, "the first cell installs it"
+
+
+def test_examples_in_docstrings_are_code_on_the_site_and_no_quotations() -> None:
+    """In Markdown three signs > quote thrice: only what griffe reads as a section of examples is shown as code."""
+    griffe = pytest.importorskip("griffe", reason="the site needs griffe: pip install '.[docs]'")
+    extension = griffe.load_extensions(ROOT / "docs" / "tools" / "literal_blocks.py")
+    shown = 0
+    for name in ("schemes", "attention"):
+        package = griffe.load(f"clockhands.{name}", search_paths=[ROOT / "src"], extensions=extension)
+        module = importlib.import_module(f"clockhands.{name}")
+        for public in module.__all__:
+            entry = package[public].final_target if package[public].is_alias else package[public]
+            sections = entry.docstring.parse("google") if entry.docstring else []
+            for section in sections:
+                if section.kind is griffe.DocstringSectionKind.examples:
+                    shown += sum(kind is griffe.DocstringSectionKind.examples for kind, _ in section.value)
+                else:
+                    assert ">>>" not in str(getattr(section.value, "contents", section.value)), public
+                    assert not re.search(r"::$", str(section.value), flags=re.MULTILINE), public
+    assert shown >= len(CATALOGUE)
+
+
+def test_every_package_has_a_page_and_what_is_read_first_stands_first() -> None:
+    made = site()
+    index = made.api()
+    for name in made.API:
+        page, module = made.REFERENCE[f"api/{name}"](), importlib.import_module(f"clockhands.{name}")
+        package, *members = re.findall(r"^::: (\S+)$", page, flags=re.MULTILINE)
+        assert package == f"clockhands.{name}" and f"(api/{name}.md)" in index
+        assert {member.rpartition(".")[2] for member in members} == set(module.__all__), name
+        if name in made.FIRST:
+            assert [member.rpartition(".")[2] for member in members][:2] == made.FIRST[name][:2]
+    assert all(f"| `clockhands.{verb}` |" in index for verb in ("train", "check", "explain", "extend", "tour"))

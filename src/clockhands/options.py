@@ -271,7 +271,7 @@ def read_docstring(owner: Any) -> tuple[str, dict[str, str]]:
 
     Parameters that are described together stand before one colon: ``low, high: the ends of the interval.``
     """
-    text = inspect.cleandoc(owner.__doc__ or "").partition("\nExample:\n")[0]
+    text = inspect.cleandoc(owner.__doc__ or "").partition("\nExamples:\n")[0]
     prose, _, rest = text.partition("\nArgs:\n")
     block = re.split(r"\n(?=\S)", rest)[0]
     meanings: dict[str, str] = {}

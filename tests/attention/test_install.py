@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from clockhands.schemes import (
     T5Bias,
     Window,
 )
+from tests.conftest import HAS_WORKBENCH
 
 HEADS, WIDTH, LAYERS, VOCABULARY = 4, 16, 4, 99
 SIZES: dict[str, Any] = {
@@ -53,7 +53,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Architectures with a rotation, and how their pairs lie where it is not in halves, or what else is set."""
 
-needs_workbench = pytest.mark.skipif(find_spec("tomli_w") is None, reason="the core alone is installed")
+needs_workbench = pytest.mark.skipif(not HAS_WORKBENCH, reason="the core alone is installed")
 
 
 def tokens(rows: int = 2, length: int = 12) -> Tensor:

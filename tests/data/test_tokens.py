@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -242,3 +244,14 @@ def test_the_fingerprint_is_that_of_what_both_tokenizers_do(tmp_path: Path) -> N
     opened = Tokenizers.load(tmp_path)
     opened.source("a text", truncation=True, max_length=2)
     assert re.fullmatch("[0-9a-f]{32}", both.fingerprint) and opened.fingerprint == both.fingerprint
+
+
+@pytest.mark.parametrize(("sentences", "size"), [(200, 1000), (4_000, 1866)])
+def test_a_vocabulary_that_nobody_sizes_goes_by_the_text(sentences: int, size: int) -> None:
+    """One piece for every 150 characters, and at least 1000; a unigram has every character of the text at least."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=6)) for _ in range(10 * sentences)]
+    texts = [" ".join(words[10 * row : 10 * row + 10]) + "." for row in range(sentences)]
+    assert sum(map(len, texts)) == 70 * sentences
+    assert train_tokenizer(texts).vocab_size == size
+    assert train_tokenizer(["你好" + chr(0x4E00 + i) for i in range(2000)], kind="unigram").vocab_size > 2000

@@ -45,7 +45,7 @@ class Positioning(nn.Module):
         scheme: one for all layers, or one for each of them.
         layers: their number; a scheme that learns for each layer (``per_layer``) is then copied for every one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.attention import Positioning
         >>> from clockhands.schemes import RoPE

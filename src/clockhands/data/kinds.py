@@ -13,7 +13,9 @@ TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character", "morpheme"
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 LOOKS_SPECIAL = pre_tokenizers.Split(Regex("<(?=/?s>|pad>|unk>|mask>)"), "isolated")
 """Cuts what looks like a special token, so that no piece of a unigram tokenizer is one; the others cut at brackets."""
-USUAL_VOCABULARY = 8000
+USUAL_VOCABULARY, LEAST_VOCABULARY = 8000, 1000
+CHARACTERS_A_PIECE = 150
+"""Of text, for one piece of a vocabulary whose size nobody gives."""
 EVERYTHING = 10**9
 WORD = r" ?\w+| ?[^\s\w]|\s"
 

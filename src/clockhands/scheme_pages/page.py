@@ -115,7 +115,7 @@ def make_page(name: str, overrides: Mapping[str, Any] | None = None, sizes: Mapp
         limits=tuple(list_limits(scheme.declares, in_encoder.declares, cost)),
         excuses=list_excuses(name),
         # As a person types it, with what is printed.
-        example=textwrap.dedent(inspect.cleandoc(kind.__doc__ or "").partition("\nExample:\n")[2]).rstrip(),
+        example=textwrap.dedent(inspect.cleandoc(kind.__doc__ or "").partition("\nExamples:\n")[2]).rstrip(),
         variants=tuple(variant for variant in VARIANTS if variant.of == name),
     )
 

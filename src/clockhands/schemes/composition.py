@@ -53,7 +53,7 @@ class Composition(Scheme):
         schemes: the parts: names of schemes, or tables of a name and options as ``{scheme = "rope", base = 5e5}``,
             which ``schemes.build`` makes schemes of. The class itself takes schemes that are built, and needs them.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, Composition, RoPE, Window
         >>> both = Composition(RoPE(2), Window(num_heads=1, left=1))

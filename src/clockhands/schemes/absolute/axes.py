@@ -35,7 +35,7 @@ class SinusoidalAxes(Scheme):
         start: what is added to every coordinate (DETR counts from 1).
         amplitude: factor of the whole encoding.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import SinusoidalAxes
         >>> SinusoidalAxes(width=4).encode(torch.tensor([[[0, 0], [0, 1]]]))

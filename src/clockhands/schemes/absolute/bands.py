@@ -24,7 +24,7 @@ class FourierBands(Scheme):
         resolution: positions on each axis that are laid over [-1, 1]; later ones lie beyond.
         bands: f's on each axis; None: as many as fit into ``width``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import FourierBands
         >>> FourierBands(width=3, resolution=3).encode(torch.tensor([[0, 1, 2]]))[0].round(decimals=3) + 0.0

@@ -23,7 +23,7 @@ class Binary(Scheme):
         values: ``signed`` (-1 and 1) or ``unsigned`` (0 and 1).
         amplitude: factor of the whole encoding.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Binary
         >>> Binary(width=4, digits=4, values="unsigned").encode(torch.tensor([[5]]))

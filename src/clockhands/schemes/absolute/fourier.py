@@ -25,7 +25,7 @@ class LearnableFourier(Scheme):
         hidden: width of the hidden layer.
         gamma: W_r starts as N(0, γ^-2), so that similarity falls as a Gaussian of width γ.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import LearnableFourier
         >>> LearnableFourier(width=8).encode(torch.tensor([[0, 1, 2]])).shape

@@ -31,7 +31,7 @@ class Index(Scheme):
         seed: of the random direction.
         amplitude: factor of the whole encoding.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Index
         >>> Index(width=2, normalise="length").encode(torch.tensor([[0, 1, 2]]))

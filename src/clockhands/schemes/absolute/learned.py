@@ -25,7 +25,7 @@ class Learned(Scheme):
         std: the table starts as N(0, std²).
         offset: rows before position 0 that are never used, as in fairseq, BART and OPT checkpoints (padding_idx + 1).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Learned
         >>> Learned(width=8, max_length=3).encode(torch.tensor([[0, 1, 2]])).shape

@@ -13,7 +13,7 @@ class NoPosition(Scheme):
 
     Under a causal mask the mask alone tells order; without one the network is permutation-equivariant.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import NoPosition
         >>> NoPosition().encode(torch.tensor([[0, 1, 2]])) is None

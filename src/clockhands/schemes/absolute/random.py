@@ -47,7 +47,7 @@ class RandomVectors(Scheme):
         seed: of the vectors or of the order.
         amplitude: factor of the whole encoding.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import RandomVectors
         >>> RandomVectors(width=2).encode(torch.tensor([[0, 1]]))

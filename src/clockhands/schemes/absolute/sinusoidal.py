@@ -62,7 +62,7 @@ class Sinusoidal(Scheme):
 
     Raises ConfigError for an odd width (unless ``waves`` is one of the two), and for options out of range.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Sinusoidal
         >>> Sinusoidal(width=2).encode(torch.tensor([[0, 1]]))

@@ -33,7 +33,7 @@ class Time2Vec(Scheme):
             (U(-1, 1), as a linear layer of one input starts).
         base: of the geometric start.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Time2Vec
         >>> Time2Vec(width=8).encode(torch.tensor([[0.5, 2.25]])).shape

@@ -33,7 +33,7 @@ class Universal(Scheme):
         base: wavelengths run from 2π to base·2π.
         start: what the first token and the first layer count as: 1 in the paper, 0 in Tensor2Tensor.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Universal
         >>> Universal(width=2).encode(torch.tensor([[0, 1]]), layer=1)

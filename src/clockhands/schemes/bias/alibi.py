@@ -50,7 +50,7 @@ class Alibi(DistanceBias):
         learned: whether the slopes are trained, beginning from these; always so in ``two-sided``. Their absolute values
             count, so that a penalty cannot turn into a reward.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Alibi
         >>> Alibi(num_heads=2).compute_curve(torch.arange(3))

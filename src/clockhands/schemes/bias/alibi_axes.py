@@ -20,7 +20,7 @@ class AlibiAxes(Scheme):
         axes: coordinates of a position.
         norm: ``euclidean`` distance (CROMA) or ``manhattan``, the sum over the axes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AlibiAxes, AttentionInputs
         >>> q, pos = torch.ones(1, 1, 2, 4), torch.tensor([[[0, 0], [3, 4]]])

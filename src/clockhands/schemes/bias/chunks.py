@@ -37,7 +37,7 @@ class Chunks(Scheme):
         axis: the one coordinate that is read, counted from 0; None: every coordinate. One behind the coordinates of the
             other schemes is one more, which chunks alone read, as under ``window``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, Chunks
         >>> q, pos = torch.zeros(1, 1, 3, 2), torch.tensor([[0, 1, 2]])

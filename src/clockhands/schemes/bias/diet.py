@@ -28,7 +28,7 @@ class DIET(Scheme):
         max_length: positions in the tables; a relative table has the distances between them.
         rank: r; for ``absolute``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, DIET
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

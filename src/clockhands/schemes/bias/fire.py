@@ -28,7 +28,7 @@ class Fire(Scheme):
         threshold: ``whole`` compares the position with L, as the paper prints; ``halved`` with L/2, as one of the two
             files in the repository of DAPE does.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, Fire
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

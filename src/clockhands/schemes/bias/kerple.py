@@ -38,7 +38,7 @@ class Kerple(DistanceBias):
         num_heads: H.
         form: ``log`` or ``power``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Kerple
         >>> Kerple(num_heads=2).compute_curve(torch.arange(3)).shape

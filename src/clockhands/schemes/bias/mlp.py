@@ -95,7 +95,7 @@ class DynamicPositionBias(DistanceBias):
         depth: how many there are.
         log_distance: feed sign(r)·ln(1 + |r|) instead of r = i - j.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import DynamicPositionBias
         >>> DynamicPositionBias(num_heads=2).compute_curve(torch.arange(3)).shape

@@ -22,7 +22,7 @@ class Sandwich(DistanceBias):
         size: d̄, the width of the sinusoids whose inner product this is; even. The paper sets 128.
         base: of the wavelengths.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Sandwich
         >>> Sandwich(num_heads=1, size=2).compute_curve(torch.arange(3))

@@ -80,7 +80,7 @@ class SwinTable(_GridBias):
         rows: rows of the window; offsets beyond it raise PositionError.
         columns: columns of the window; None: as many as rows.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import SwinTable
         >>> SwinTable(num_heads=2).surface(torch.tensor([[0, 0], [1, -2]])).shape
@@ -139,7 +139,7 @@ class LogCPB(_GridBias):
         columns: its columns; None: as many as rows.
         hidden: width of the hidden layer.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import LogCPB
         >>> LogCPB(num_heads=2).surface(torch.tensor([[0, 0], [1, -2]])).shape

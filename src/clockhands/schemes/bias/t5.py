@@ -47,7 +47,7 @@ class T5Bias(DistanceBias):
         logit_scale: ``sqrt`` divides q·k by √d_head; ``none`` does not, as in T5, whose initialisation makes up for it.
         bias_scale: factor on the table (x-transformers sets it to √d_head); T5 has none.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import T5Bias
         >>> T5Bias(num_heads=1, d_model=8).bucket(torch.tensor([0, 1, 16, 20, 500]))

@@ -36,7 +36,7 @@ class Window(DistanceBias):
             the window alone reads: beside ``mrope``, positions (t, h, w, place) and ``axis`` 3 give the sliding window
             of Qwen2-VL, which counts places in the row and not coordinates.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Window
         >>> Window(num_heads=1, left=1).compute_curve(torch.arange(3))

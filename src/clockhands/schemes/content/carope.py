@@ -30,7 +30,7 @@ class CARoPE(Scheme):
             in RoPE (θ_0 = 1).
         layout: pairs ``half`` (c, c + r/2) or ``interleaved`` (2c, 2c + 1).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import CARoPE
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])

@@ -23,7 +23,7 @@ class CoPE(Scheme):
         head_dim: width of a head.
         max_position: counts are clamped to ``max_position`` - 1.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, CoPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

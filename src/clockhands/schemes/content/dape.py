@@ -28,7 +28,7 @@ class DAPE(Scheme):
         base: where B comes from: ``alibi``, ``kerple`` (logarithmic) or ``fire``.
         hidden: width of the hidden layer.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, DAPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

@@ -48,7 +48,7 @@ class DeBERTa(Scheme):
         terms: which of content-to-position and position-to-content are there.
         p2c: ``paper``: Qr_δ(j,i), equation 4; ``code``: Qr_δ(i,j), as the authors' and transformers' code computes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, DeBERTa
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

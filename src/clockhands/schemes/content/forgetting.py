@@ -26,7 +26,7 @@ class Forgetting(Scheme):
         gate: ``forget``: f = σ(w·x + b); ``cable``: ln f = -softplus(w·x), which is ln σ(-w·x), without b.
         start: where b begins; 5 (x-transformers) forgets next to nothing, 0 (the authors) half at every token.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Forgetting
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])

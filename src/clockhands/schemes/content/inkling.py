@@ -42,7 +42,7 @@ class Inkling(Scheme):
         sharpen_after: n0, tokens after which τ begins to rise; None: τ is 1.
         slope: α.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Inkling
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])

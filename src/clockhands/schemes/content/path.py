@@ -38,7 +38,7 @@ class PaTH(Scheme):
         forget: whether gates f = σ(v·x + c) let what lies further back be forgotten. Their sum is added as in
             ``forgetting``; flash-linear-attention divides it by √d_head too.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import PaTH
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])

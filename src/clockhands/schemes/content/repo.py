@@ -30,7 +30,7 @@ class RePo(Scheme):
         base: θ_c = base^(-2c/head_dim).
         layout: pairs ``half`` (c, c + r/2) or ``interleaved`` (2c, 2c + 1).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import RePo
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])

@@ -61,7 +61,7 @@ class SelectiveRoPE(Scheme):
         base: of the temperatures.
         gated: whether a gate for each head scales the numbers.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import SelectiveRoPE
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])

@@ -26,7 +26,7 @@ class Shaw(Scheme):
         clip: k, the furthest distance told apart.
         values: whether the values have a table too (equation 3); without it fused kernels serve.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Shaw
         >>> Shaw(head_dim=8, clip=1).index(torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))

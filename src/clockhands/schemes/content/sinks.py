@@ -24,7 +24,7 @@ class Sinks(Scheme):
         start: where the logits of the sinks begin.
         fixed: whether they stay there.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, Sinks
         >>> q, k = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 3, 4)

@@ -21,7 +21,7 @@ class StickBreaking(Scheme):
         attend_current: whether a token may take from itself, as the first; the authors leave it out, so that the first
             token of a text receives nothing.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, StickBreaking
         >>> q, k = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 3, 4)

@@ -33,7 +33,7 @@ class TransformerXL(Scheme):
         head_dim: width of a head.
         base: of the sinusoid's wavelengths.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, TransformerXL
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

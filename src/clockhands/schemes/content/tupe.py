@@ -34,7 +34,7 @@ class TUPE(Scheme):
         relative: add T5's buckets (TUPE-R).
         untie_first: whether position 0 is untied.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import AttentionInputs, TUPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

@@ -47,7 +47,7 @@ class Axial(Rotary):
             whole head is dealt out in turn, so that axis a has the frequencies a, a + A, a + 2A, ... (Pixtral: rows
             take ``f[::2]`` and columns ``f[1::2]``).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Axial
         >>> q, pos = torch.ones(1, 1, 2, 4), torch.tensor([[[0, 0], [0, 1]]])

@@ -30,7 +30,7 @@ class DualChunk(TwoRotations):
         original_length: c, the trained length. In a new training it is the length of its texts.
         chunk: s, in tokens, below c; None: three quarters of c.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.attention import attend_reference
         >>> from clockhands.schemes import DualChunk

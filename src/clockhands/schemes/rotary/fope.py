@@ -36,7 +36,7 @@ class FoPE(Rotary):
         rest: what the pairs without a wave do (all but d/4): ``still`` (cos 1, sin 0) or ``code`` (cos 1 and
             sin 1, as the authors' code pads both with ones).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import FoPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

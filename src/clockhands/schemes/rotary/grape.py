@@ -36,7 +36,7 @@ class GRAPE(Scheme):
         per_head: whether each head has speeds of its own (``planes``; ``rank-2`` always has).
         base: of the speeds at the start.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import GRAPE
         >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])

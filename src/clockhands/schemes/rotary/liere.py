@@ -36,7 +36,7 @@ class LieRE(Scheme):
             θ_a·A in each block (ComRoPE-AP and ComRoPE-LD, Yu et al. 2025): both commute, and only differences matter.
         std: of the numbers of A at the start, radians a position.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import LieRE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[[0, 0], [0, 1], [1, 0]]])

@@ -28,7 +28,7 @@ class Mixed(Rotary):
             random in every head, and one at right angles to it.
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Mixed
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[[0, 0], [0, 1], [1, 0]]])

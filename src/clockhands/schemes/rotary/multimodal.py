@@ -30,7 +30,7 @@ class MRoPE(Rotary):
         order: ``block`` (t's hands first, then h's, then w's: Qwen2-VL) or ``interleaved`` (t, h, w, t, h, w, ...: the
             axes share slow and fast hands; Qwen3-VL).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import MRoPE
         >>> MRoPE(head_dim=16).list_axes_of_pairs()

@@ -34,7 +34,7 @@ class PoPE(Scheme):
         start: where the learned phases δ, clamped to [-2π, 0], begin: ``zero`` (extrapolates better, says the paper) or
             ``uniform`` over the range.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import PoPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])

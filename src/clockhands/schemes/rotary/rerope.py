@@ -30,7 +30,7 @@ class ReRoPE(TwoRotations):
             256 for a model that was trained on 512; kexue.fm/archives/9708).
         factor: k of the leaky form; None: distances beyond the window are all w.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.attention import attend_reference
         >>> from clockhands.schemes import ReRoPE

@@ -73,7 +73,7 @@ class RoPE(Rotary):
             ``Dynamic`` (NTK by the row's length); ``YaRN``; ``LongRoPE``; ``Llama3``; ``Proportional`` (p-RoPE);
             ``HoPE`` (high frequencies alone). Recipes write their names in small letters, and their options beside it.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import RoPE, YaRN
         >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])

@@ -31,7 +31,7 @@ class SelfExtend(TwoRotations):
             Llama 2, which was trained on 4,096, and 512 for Phi-2, which was trained on 2,048).
         group: G, in tokens.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.attention import attend_reference
         >>> from clockhands.schemes import SelfExtend

@@ -41,7 +41,7 @@ class SSMax(Scheme):
             by itself how many tokens a query sees; None: they have one. One behind the coordinates of the other schemes
             is one more, which this scheme alone reads, as under ``window``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import SSMax
         >>> q, pos = torch.ones(1, 1, 3, 1), torch.tensor([[0, 1, 2]])

@@ -31,7 +31,7 @@ class Temperature(Scheme):
         axis: the coordinate that p is, counted from 0, where positions have several; None: they have one. One behind
             the coordinates of the other schemes is one more, which this scheme alone reads, as under ``window``.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import Temperature
         >>> q, pos = torch.ones(1, 1, 4, 1), torch.tensor([[0, 1, 2, 3]])

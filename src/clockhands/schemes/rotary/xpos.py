@@ -40,7 +40,7 @@ class XPos(Scheme):
 
     Raises PositionError where keys stretch so far that a factor would leave the range of the dtype.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from clockhands.schemes import XPos
         >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])
