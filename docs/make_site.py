@@ -354,7 +354,11 @@ def package_page(package: str) -> Callable[[], str]:
 
     def make() -> str:
         module = importlib.import_module(f"clockhands.{package}")
-        others = sorted(set(module.__all__) - set(FIRST.get(package, ())), key=str.lower)
+        public = getattr(module, "__all__", None) or [
+            name for name, value in vars(module).items()
+            if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        ]  # fmt: skip
+        others = sorted(set(public) - set(FIRST.get(package, ())), key=str.lower)
         parts = [f"::: {find_home(package, name)}\n" for name in (*FIRST.get(package, ()), *others)]
         own = "    options: {members: false, show_root_heading: false, show_root_toc_entry: false}\n"
         return "\n".join([f"# clockhands.{package}\n", f"::: clockhands.{package}\n{own}", *parts])

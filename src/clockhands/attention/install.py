@@ -157,7 +157,9 @@ class _Standing:
     def __init__(self, arguments: dict[str, Any]) -> None:
         tokens = arguments.get("input_ids")
         tokens = arguments.get("inputs_embeds") if tokens is None else tokens
-        cache = arguments.get("past_key_values")
+        # The cache is called ``cache`` from transformers 5.24 on.
+        given = {**arguments.get("kwargs", {}), **arguments}
+        cache = next((given[name] for name in ("cache", "past_key_values") if given.get(name) is not None), None)
         self.past = int(cache.get_seq_length()) if cache is not None else 0
         mask = arguments.get("attention_mask")
         self.mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None

@@ -148,4 +148,5 @@ class DeBERTa(Scheme):
         table_RD = nn.functional.linear(self.table_RD.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
         # Every row of the table is multiplied once, and pairs look the product up: 2k columns, and no vector a pair.
         at_BHSR = x_BHSK @ table_RD.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
-        return at_BHSR.gather(-1, row_BST[:, None].expand(*x_BHSK.shape[:3], row_BST.shape[-1]))
+        rows_BHST = row_BST[:, None].expand(*x_BHSK.shape[:3], row_BST.shape[-1])
+        return at_BHSR.gather(-1, rows_BHST.long())  # torch before 2.7 takes no narrower index

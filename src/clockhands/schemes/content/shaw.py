@@ -83,7 +83,7 @@ class Shaw(Scheme):
         # A query is multiplied with each of the 2k + 1 vectors once, and pairs look the product up.
         at_BHSR = at.q @ self.keys_RK.to(at.q.dtype).T * self.scale(self.head_dim)
         index_BHST = self.index(at.qpos, at.kpos).expand(*at_BHSR.shape[:3], at.k.shape[2])
-        return at_BHSR.gather(-1, index_BHST)
+        return at_BHSR.gather(-1, index_BHST.long())  # torch before 2.7 takes no narrower index
 
     def values(
         self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs

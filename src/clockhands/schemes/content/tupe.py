@@ -116,5 +116,6 @@ class TUPE(Scheme):
     ) -> Float[Tensor, "B H S T"]:
         """Gather the entry of each pair, first by rows, then by columns: [B, H, S, T]."""
         rows_HBSP = both_HPP[:, row_BS]
-        columns_HBST = column_BT[None, :, None, :].expand(*rows_HBSP.shape[:3], -1)
+        # ``gather`` took no narrower index before torch 2.7.
+        columns_HBST = column_BT.long()[None, :, None, :].expand(*rows_HBSP.shape[:3], -1)
         return rows_HBSP.gather(-1, columns_HBST).transpose(0, 1)

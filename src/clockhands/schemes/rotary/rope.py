@@ -120,8 +120,9 @@ class RoPE(Rotary):
     def from_options(cls, head_dim: int, *, spectrum: str = "default", **options: Any) -> RoPE:
         """Return the scheme of flat options, as recipes have them: the options of the spectrum beside its name.
 
-        >>> RoPE.from_options(64, base=5e5, spectrum="yarn", factor=4.0, original_length=2048)
-        RoPE(64, base=500000.0, spectrum=YaRN(factor=4.0, original_length=2048))
+        Examples:
+            >>> RoPE.from_options(64, base=5e5, spectrum="yarn", factor=4.0, original_length=2048)
+            RoPE(64, base=500000.0, spectrum=YaRN(factor=4.0, original_length=2048))
 
         Raises ConfigError for options that the spectrum does not have or needs, and for values that it cannot take.
         """
