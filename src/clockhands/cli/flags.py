@@ -102,16 +102,16 @@ def write_command(verb: str, options: Any, leave_out: Iterable[str] = ()) -> str
 def list_given(options: Any, names: Iterable[str]) -> list[str]:
     """Return the flags of those options whose values are not their defaults; the name of a word in its place."""
     known = options_of(type(options))
-    given = [known[name] for name in names if getattr(options, name) != known[name].default]
-    marks = {option.name: _read_annotation(option.type)[1] for option in given}
-    return [option.name if POSITIONAL in marks[option.name] else _name_flag(option) for option in given]
+    changed = [known[name] for name in names if getattr(options, name) != known[name].default]
+    marks = {option.name: _read_annotation(option.type)[1] for option in changed}
+    return [option.name if POSITIONAL in marks[option.name] else _name_flag(option) for option in changed]
 
 
 def refuse_several(options: Any, names: Iterable[str], what: str) -> None:
     """Raise UsageError if several of these options are given, each of which says ``what``."""
-    given = list_given(options, names)
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} each say {what}; give one of them")
+    flags = list_given(options, names)
+    if len(flags) > 1:
+        raise UsageError(f"{' and '.join(flags)} each say {what}; give one of them")
 
 
 def _read_annotation(type_: Any) -> tuple[Any, tuple[Any, ...]]:

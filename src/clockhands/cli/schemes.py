@@ -67,8 +67,8 @@ def run(options: Options) -> int:
         return 0
     from clockhands.reading import read_json
 
-    asked = [options.name, options.options, options.json, shutil.get_terminal_size().columns]
-    key, place, kept = json.dumps([_stamp_package(), *asked]), _find_kept(), {}
+    question = [options.name, options.options, options.json, shutil.get_terminal_size().columns]
+    key, place, kept = json.dumps([_stamp_package(), *question]), _find_kept(), {}
     with contextlib.suppress(DataError):  # of a damaged file nothing is read
         kept = {key: text for key, text in read_json(place, DataError).items() if isinstance(text, str)}
     if key in kept:

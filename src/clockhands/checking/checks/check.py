@@ -155,8 +155,8 @@ def check(name: str, catches: str, *, uses: tuple[str, ...], **settings: Any) ->
         asserts = " ".join(str(inspect.getdoc(measure)).partition("\n\n")[0].split())
 
         def measure_worst(subject: Subject) -> Measurement:
-            found = measure(subject)
-            return found if isinstance(found, Measurement) else largest(*found)
+            effects = measure(subject)
+            return effects if isinstance(effects, Measurement) else largest(*effects)
 
         CHECKS.register(name)(Check(name, asserts, catches, measure_worst, uses, **settings))
         return measure
@@ -264,9 +264,9 @@ def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Ch
         return [check for check in CHECKS.values() if optional or not check.optional]
     chosen: set[str] = set()
     for request in only:
-        found = {name for name in CHECKS if f"{name}.".startswith(f"{request}.")}
-        if not found:
+        matching = {name for name in CHECKS if f"{name}.".startswith(f"{request}.")}
+        if not matching:
             groups = {name.partition(".")[0] for name in CHECKS}
             raise UsageError(describe_unknown("check", request, groups | set(CHECKS)))
-        chosen |= found
+        chosen |= matching
     return [check for check in CHECKS.values() if check.name in chosen]
