@@ -16,6 +16,7 @@ from clockhands.checking.models.tiny import build_model, find, make_position_aud
 from clockhands.models.door import open_subject
 from clockhands.models.input_table import InputTable, find_input_table, is_position_at_input
 from clockhands.models.subject import Subject
+from tests.inspection.tiny import CONFIGS, draw_ids, tiny
 
 FIRST = {
     "big_bird:masked": 0,
@@ -98,19 +99,29 @@ def test_a_row_of_the_table_that_is_found_reaches_its_token_alone(name: str, fir
     _check_the_sum(subject, ids)
 
 
-def _check_the_sum(subject: Subject, ids: torch.Tensor) -> None:
+def _check_the_sum(subject: Subject, ids: torch.Tensor, tolerance: float = 1e-4) -> None:
     """Token vector + position row + segment is what the first norm, or the first layer, is given."""
     tables = subject.read_tables()
     assert tables is not None
     expected = tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]] + tables.segment_D
     if tables.norm is None:
-        torch.testing.assert_close(subject.forward(ids)[0], expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(subject.forward(ids)[0], expected, atol=tolerance, rtol=tolerance)
         return
     entering: list[torch.Tensor] = []
     hook = tables.norm.register_forward_pre_hook(lambda module, args: entering.append(args[0]))
     subject.forward(ids)
     hook.remove()
-    torch.testing.assert_close(entering[0][:, : ids.shape[1]], expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(entering[0][:, : ids.shape[1]], expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_the_tables_of_every_listed_family_are_where_the_data_says(name: str) -> None:
+    subject = Subject.of(tiny(name))
+    assert subject.mechanisms, "every family listed has a mechanism"
+    if subject.read_tables() is None:
+        assert not {"learned", "sinusoid"} & set(subject.mechanisms)
+    else:
+        _check_the_sum(subject, draw_ids(5), 1e-5)
 
 
 def test_the_factor_of_the_words_is_measured() -> None:

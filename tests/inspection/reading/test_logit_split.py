@@ -84,23 +84,3 @@ def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     """Parts are told apart by adding one after the other; the order does not decide."""
     subject = Subject.of(tiny(name).double())
     check_order_of_parts(capture(subject.model, subject.forward, draw_ids(5), batch=5).layers[-1], 1e-5)
-
-
-@pytest.mark.parametrize("name", sorted(CONFIGS))
-def test_the_input_tables_are_where_the_data_says(name: str) -> None:
-    """Token row × scale + position row + segment, through the norm, is what enters the first block."""
-    subject, ids = Subject.of(tiny(name)), draw_ids(5)
-    assert subject.mechanisms, "every family listed has a mechanism"
-    tables = subject.read_tables()
-    if tables is None:
-        assert not {"learned", "sinusoid"} & set(subject.mechanisms)
-        return
-    total = tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]] + tables.segment_D
-    entering = []
-    if tables.norm is not None:
-        hook = tables.norm.register_forward_pre_hook(lambda module, args: entering.append(args[0]))
-        subject.forward(ids)
-        hook.remove()
-    else:
-        entering.append(subject.forward(ids)[0])
-    torch.testing.assert_close(entering[0], total, atol=1e-5, rtol=1e-5)
