@@ -51,12 +51,12 @@ def parallel(
     }
     encodings = source_encoding or encoding, target_encoding or encoding
     splits: dict[str, Items] = {}
-    for split, (one, other) in sides.items():
-        if (one is None) != (other is None):
-            named, missing = ("source", "target") if other is None else ("target", "source")
+    for split, (source_files, target_files) in sides.items():
+        if (source_files is None) != (target_files is None):
+            named, missing = ("source", "target") if target_files is None else ("target", "source")
             raise UsageError(f"the {split} {named} file has no {missing} file beside it; give both or neither")
-        if one is not None and other is not None:
-            sources, targets = _list_paths(one), _list_paths(other)
+        if source_files is not None and target_files is not None:
+            sources, targets = _list_paths(source_files), _list_paths(target_files)
             if len(sources) != len(targets):
                 raise UsageError(
                     f"{len(sources)} source files and {len(targets)} target files; they go together one by one"

@@ -96,8 +96,8 @@ def train(
                 material = material or prepare(recipe, Run(out).tokenizers)
                 recipe = fill_in_for_text(recipe, material)
         complete_arguments(arguments, recipe.training, Precision(**Run(out).record["precision"]))
-        given: dict[str, Any] = {"progress": progress, "begin": begin, "callbacks": callbacks, "draw": draw}
-        return run_session(recipe, material, arguments, out, **given)
+        options: dict[str, Any] = {"progress": progress, "begin": begin, "callbacks": callbacks, "draw": draw}
+        return run_session(recipe, material, arguments, out, **options)
 
 
 @contextmanager

@@ -153,8 +153,8 @@ def prepare(
             source = open_tokenizer(table.name)
             tokenizers = Tokenizers(source, open_tokenizer(table.target_name) if table.target_name else source)
         else:
-            given = {key: value for key, value in asdict(table).items() if key not in ("name", "target_name")}
-            tokenizers = train_tokenizers(corpus, task="masked language modelling" if masked else None, **given)
+            options = {key: value for key, value in asdict(table).items() if key not in ("name", "target_name")}
+            tokenizers = train_tokenizers(corpus, task="masked language modelling" if masked else None, **options)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
     drawn = corpus
     if recipe.training.text_seed is not None:

@@ -41,8 +41,8 @@ def stdlib(*, limit: int = 4_000_000, file_limit: int = 0, validation: float = 0
     if not (validation > 0 and test > 0 and validation + test < 0.9):
         raise UsageError(f"corpus 'stdlib': validation={validation} and test={test} are shares above 0 and below 0.9")
     folder = Path(sysconfig.get_paths()["stdlib"])
-    found = [path.relative_to(folder) for path in folder.rglob("*.py")]
-    names = [path.as_posix() for path in found if not LEFT_OUT.intersection(path.parts)]
+    paths = [path.relative_to(folder) for path in folder.rglob("*.py")]
+    names = [path.as_posix() for path in paths if not LEFT_OUT.intersection(path.parts)]
     names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
     read = partial(_read, folder, file_limit)
     chosen: dict[str, str] = {}

@@ -257,10 +257,10 @@ def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str
         needs: Task = "translation" if config.architecture == "encoder-decoder" else "language modelling"
         if needs != task:
             faults.append(f"{kind}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none")
-        for given in SIDES:
-            if given in position and given not in config.sides:
+        for other in SIDES:
+            if other in position and other not in config.sides:
                 sides = " and ".join(config.sides)
-                faults.append(f"position.{given} is given, but {kind}, which has no side but {sides}")
+                faults.append(f"position.{other} is given, but {kind}, which has no side but {sides}")
     return config
 
 
