@@ -82,7 +82,7 @@ Seed: TypeAlias = Annotated[int, Range(least=0, most=LARGEST_SEED)]
 
 _UNIONS = (typing.Union, types.UnionType)
 _SEQUENCES = (tuple, list, collections.abc.Sequence)
-_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
 _WORDS |= {type(None): "none", None: "none", Any: "anything"}
 _PLURALS = {"a whole number": "whole numbers", "a number": "numbers", "text": "texts", "a path": "paths"}
 

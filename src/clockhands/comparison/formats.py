@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.verdict_findings import describe_method
-from clockhands.comparison.verdicts import Verdict, format_score, judge
+from clockhands.comparison.verdicts import format_score, judge
 from clockhands.findings import choose_digits
 from clockhands.findings.csv_text import write_csv
 
@@ -18,18 +18,19 @@ UNKNOWN_TO_TEX = {"√": r"$\surd$", "·": r"$\cdot$", "×": r"$\times$", "−":
 
 
 def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return every variant as text, the baseline first."""
-    return [_make_row(verdict, comparison.plan.digits) for verdict in judge(comparison)]
-
-
-def _make_row(verdict: Verdict, digits: int) -> tuple[str, ...]:
-    """Return one verdict as the cells of ``COLUMNS``."""
-    gap = verdict.difference
-    places = digits if gap is None else choose_digits(gap.low, gap.high, digits)
-    signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
-    better = "" if verdict.probability is None else f"{verdict.probability:.2f}"
-    p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
-    return verdict.variant, format_score(verdict, digits), signed, better, p, str(verdict.learning), verdict.sentence
+    """Return every variant as the cells of ``COLUMNS``, the baseline first."""
+    digits = comparison.plan.digits
+    rows: list[tuple[str, ...]] = []
+    for verdict in judge(comparison):
+        signed, p, gap = "", "", verdict.difference
+        if gap is not None:
+            places = choose_digits(gap.low, gap.high, digits)
+            signed = f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
+            p = "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
+        better = "" if verdict.probability is None else f"{verdict.probability:.2f}"
+        score = format_score(verdict, digits)
+        rows.append((verdict.variant, score, signed, better, p, str(verdict.learning), verdict.sentence))
+    return rows
 
 
 def write_markdown(comparison: Comparison) -> str:

@@ -152,7 +152,10 @@ class Trial:
         written = {name: getattr(self, name) for name in _ORDER}
         if not self.finished:
             return {name: written[name] for name in _HEAD if written[name] is not None}
-        written["longer"] = {split: _drop_none(vars(scores)) for split, scores in self.longer.items()}
+        written["longer"] = {
+            split: {name: value for name, value in vars(scores).items() if value is not None}
+            for split, scores in self.longer.items()
+        }
         written["reached"] = None if self.reached is None else vars(self.reached)
         written["inside"] = {} if self.inside is None else vars(self.inside)
         written["other_items"] = self.other_items or None
@@ -194,7 +197,7 @@ _ORDER = (
 
 def validate(kind: Any, written: Any) -> Any:
     """Return plain data as a dataclass or a typed dictionary. Raises ValueError with a fault, in one line."""
-    from pydantic import ValidationError
+    from pydantic import ValidationError  # late: it is imported where something is read
 
     try:
         return _make_adapter(kind).validate_python(written)
@@ -207,12 +210,6 @@ def validate(kind: Any, written: Any) -> Any:
 
 @lru_cache
 def _make_adapter(kind: Any) -> Any:
-    """Return what reads a kind; pydantic is imported where something is read."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
-
-
-def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}

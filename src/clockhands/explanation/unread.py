@@ -31,7 +31,8 @@ TABLES = ("rope_scaling", "rope_parameters")
 
 def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Positions:
     """Return what was read with the keys about position that change nothing: ``unread``; ``strange`` if not known."""
-    unread, strange = [], []
+    unread: list[tuple[str, str]] = []
+    strange: list[tuple[str, str]] = []
     for path, value in _list_keys(raw, ()):
         if not any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
             known = path[-1] in KNOWN
