@@ -81,13 +81,13 @@ class Installed:
         self.model, self.scheme, self.rotary = model, scheme, rotary
         self.whole = _find_stack(model)
         attentions = _list_attentions(self.whole)
-        wanted = set(attentions) if layers is None else set(layers)
-        if not attentions or not wanted <= set(attentions):
+        indices = set(attentions) if layers is None else set(layers)
+        if not attentions or not indices <= set(attentions):
             known = f"0 to {max(attentions)}" if attentions else "none"
             raise UsageError(
-                f"layers are {sorted(wanted)}, and {type(model).__name__} has the attention layers {known}"
+                f"layers are {sorted(indices)}, and {type(model).__name__} has the attention layers {known}"
             )
-        chosen = {layer: attentions[layer] for layer in sorted(wanted)}
+        chosen = {layer: attentions[layer] for layer in sorted(indices)}
         taken = [layer for layer, module in chosen.items() if getattr(module, _MARK, None)]
         if taken:
             raise UsageError(f"a scheme is installed in layers {taken} already; take it out first, or choose others")

@@ -195,13 +195,13 @@ def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
         )
     if mask.device != q.device:
         raise UsageError(f"this mask is on {mask.device}, and q on {q.device}; move it with .to(q.device)")
-    wanted = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-    if mask.dim() == 2 and mask.shape == wanted[2:]:
+    expected = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    if mask.dim() == 2 and mask.shape == expected[2:]:
         return mask[None, None]
-    if mask.dim() != 4 or any(size not in (1, want) for size, want in zip(mask.shape, wanted, strict=True)):
+    if mask.dim() != 4 or any(size not in (1, most) for size, most in zip(mask.shape, expected, strict=True)):
         advice = "write mask[:, None, None, :] for one of tokens, and mask[:, None] for one of pairs"
         raise UsageError(
-            f"this mask is {list(mask.shape)}, but must be [batch, heads, queries, keys], here {list(wanted)}, "
+            f"this mask is {list(mask.shape)}, but must be [batch, heads, queries, keys], here {list(expected)}, "
             f"or 1 where all are alike; {advice}"
         )
     return mask

@@ -216,6 +216,7 @@ def save_model(
     spec.config.layer_norm_epsilon = config.norm_eps
     spec.validate()
     spec.optimize(quantization="float32")
+    Path(folder).mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 

@@ -94,5 +94,5 @@ class Shaw(Scheme):
         collected_BHSR = weights_BHST.new_zeros(*weights_BHST.shape[:3], 2 * self.clip + 1)
         index_BHST = self.index(at.qpos, at.kpos).expand_as(weights_BHST)
         # Σ_j α_ij a[w(i, j)]: the weights of all keys with one clipped offset are added before the product.
-        collected_BHSR = collected_BHSR.scatter_add(-1, index_BHST, weights_BHST)
+        collected_BHSR = collected_BHSR.scatter_add(-1, index_BHST.long(), weights_BHST)
         return out_BHSK + collected_BHSR.to(out_BHSK.dtype) @ self.values_RK.to(out_BHSK.dtype)
