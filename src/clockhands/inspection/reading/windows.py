@@ -288,7 +288,7 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
     usual_length = _measure_usual_length(subject) if texts is None else DEFAULT_LENGTH
     check_tokenizer(subject, "text needs", ", or the text as token ids (--ids FILE.npy, ids=...)")
-    asked: dict[str, Any] = {
+    limits: dict[str, Any] = {
         "length": length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length),
         "count": count,
         "max_length": max_length,
@@ -310,9 +310,9 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
     if pairs is not None:
         most_source = subject.max_source_length
         return cut_pair_windows(
-            subject.tokenizer, subject.source_tokenizer, pairs, max_source_length=most_source, **asked
+            subject.tokenizer, subject.source_tokenizer, pairs, max_source_length=most_source, **limits
         )
-    windows = cut_windows(subject.tokenizer, texts or (), **asked)
+    windows = cut_windows(subject.tokenizer, texts or (), **limits)
     return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
 
 
