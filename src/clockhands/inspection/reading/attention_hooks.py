@@ -192,8 +192,9 @@ def _attend(
     Raises CheckpointError where a class has no such function.
     """
     # It is defined beside the class of the module, or beside one that this is derived from.
-    modules = (sys.modules.get(cls.__module__) for cls in type(module).__mro__)
-    eager: Any = next((found for m in modules if (found := getattr(m, "eager_attention_forward", None))), None)
+    homes = (sys.modules.get(cls.__module__) for cls in type(module).__mro__)
+    functions = (getattr(home, "eager_attention_forward", None) for home in homes)
+    eager: Any = next(filter(None, functions), None)
     if eager is None:
         raise CheckpointError(
             f"{type(module).__name__} asks for the attention function of transformers, and no eager_attention_forward "
