@@ -18,7 +18,7 @@ from tests.generation.conftest import writer
 from tests.runs.tiny import LENGTH, save_model
 
 if importlib.util.find_spec("lm_eval") is None:
-    pytest.skip("lm-eval is not installed: pip install clockhands[harness]", allow_module_level=True)
+    pytest.skip("lm-eval is not installed: pip install '.[harness]'", allow_module_level=True)
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
