@@ -9,12 +9,12 @@ from exact import FACTS
 from gaps import describe_gap
 from kept import Facts, Measured, judge_once
 from measurement_notes import describe_earlier_plan, describe_measurements, describe_missing
+from page_slots import fill_slot
 from question import EXACT, ORDERED, SLOT, Claim, Question
 from rests import check_rests, count_comparisons, count_growths
 
 from clockhands.comparison import Comparison
 from clockhands.studies import STUDIES
-from clockhands.studies.slots import fill_slots
 
 TOPICS = {
     "input": "The input: words and positions",
@@ -241,7 +241,7 @@ def fill(text: str, measured: Measured, facts: Facts, question: Question | None 
             return describe_gap(pair.ordering, measured[pair.study], counts[pair.study])
         comparison = measured[name]
         verdicts = {verdict.variant: verdict for verdict in judge_once(name, comparison)}
-        return fill_slots(f"[[{rest}]]", comparison, verdicts, growths)
+        return fill_slot(rest, comparison, verdicts, growths)
 
     return SLOT.sub(replace, text)
 

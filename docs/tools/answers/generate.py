@@ -48,6 +48,8 @@ PARTS = HERE / "parts.json"
 """Of the four parts of a score: `python docs/tools/answers/parts.py`."""
 ENCODER = HERE / "encoder.json"
 """Of the weights of the same encoder: `generate.py --encoder MODEL`."""
+PLACES = HERE / "places.json"
+"""Of relative places, and of neighbours that are alike: `python docs/tools/answers/places.py`."""
 COST = HERE / "cost.json"
 """Of the time that a step takes with a sum and with concatenations: `python docs/tools/answers/cost.py`."""
 
@@ -92,7 +94,7 @@ def read_facts() -> Facts:
         rest = 100 - sum(read["minilm"][f"{term}, layer {layer}"] for term in terms)
         read["minilm"][f"same for every query, layer {layer}"] = rest
     longer = json.loads(LONGER.read_text("utf8")) if LONGER.is_file() else {}
-    return {**facts, **read, **longer, **json.loads(PARTS.read_text("utf8"))}
+    return {**facts, **read, **longer, **json.loads(PARTS.read_text("utf8")), **json.loads(PLACES.read_text("utf8"))}
 
 
 def keep_inspected(findings: Findings) -> None:

@@ -11,8 +11,8 @@ random place. Its rows are random, and a row has a cosine of about ρ with the n
 autoregression of first order), so that nothing but the similarity of neighbours changes with ρ; no step is a rotation.
 It learns from few sentences, or from many and is tested early and later.
 
-The seeds are the sample of all intervals, which hold for all rows of one task together (Bonferroni; Dunn 1961). Learned
-means at least 99 % right.
+The seeds are the sample of all intervals, which hold for all rows of one task together (Bonferroni; Dunn 1961), as do
+the verdicts: whether a row is above the first of its kind (both waves; no similarity), seed by seed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from exact.parts import FURTHEST, LONGEST, PARTS, WIDTH, measure_right, train_reader
 from kept import STUDY_PAGES
+from parts import judge
 from torch import nn
 from torch.nn import functional as F
 
@@ -37,7 +38,6 @@ from clockhands.studies.slots import format_interval
 KEPT = STUDY_PAGES / "places.json"
 TRIALS = STUDY_PAGES / "places-trials.json"
 SEEDS = range(10)
-LEARNED = 99.0
 VOCABULARY, LENGTH, BACK = 32, 24, 5
 PLACES, STRETCH = 512, 64
 BATCH, STEPS, RATE = 64, 2000, 2e-3
@@ -140,17 +140,22 @@ def run_trials() -> dict[str, list[Any]]:
 
 
 def summarize(trials: dict[str, list[Any]]) -> dict[str, Any]:
-    """Return means with their intervals over seeds, and how many seeds learned."""
-    right = {name: values for name, values in trials.items() if name.startswith("alike")}
-    for name, pairs in trials.items():
+    """Return means with their intervals over seeds, and whether rows are above the first of their kind, by seed."""
+    right: dict[str, list[float]] = {}
+    for name, values in trials.items():
         if name.startswith("back"):
-            right[name] = [seen for seen, _ in pairs]
-            right[f"{name}, unseen"] = [unseen for _, unseen in pairs]
-    alpha = ALPHA / len(right)
+            right[name] = [trained for trained, _ in values]
+            right[f"{name}, unseen"] = [unseen for _, unseen in values]
+        else:
+            right[name] = values
     kept: dict[str, Any] = {"seeds": len(SEEDS)}
     for name, values in right.items():
+        kind, layers = name.split(" ", 1)[0], name.replace("sine", "both").replace("random", "both")
+        first = layers if kind == "back," else f"alike 0, {name.split(', ', 1)[1]}"
+        alpha = ALPHA / sum(other.startswith(kind) for other in right)
         kept[f"right, {name}"] = format_interval(values, 1, most=100.0, alpha=alpha)
-        kept[f"learned, {name}"] = sum(value >= LEARNED for value in values)
+        if name != first:
+            kept[f"{name}, verdict"] = judge([x - y for x, y in zip(values, right[first], strict=False)], alpha)
     return kept
 
 

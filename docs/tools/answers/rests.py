@@ -13,13 +13,13 @@ from typing import Any
 from gaps import GROWS, HOLDS, judge_longer_text
 from kept import Facts, Measured, judge_once
 from measurement_notes import describe_earlier_plan
+from page_slots import LATER, fill_slot, find_pace_verdict
 from question import SLOT, Question, Rest, Rests
 
 from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.literature import check_ordering, list_tried
-from clockhands.studies.slots import LATER, fill_slots, find_pace_verdict
 
 
 def check_rests(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:
@@ -93,13 +93,13 @@ def find_range(name: str, measured: Measured, facts: Facts, growths: int = 1) ->
     """Return both ends of a number's interval, which are one where it has none.
 
     ``name``: a value by ``FACT.KEY``, what was measured by ``STUDY/SLOT``, or a limit that is typed as a number.
-    ``growths``: as of ``fill_slots``. Raises KeyError for a slot of nothing, ConfigError for what is no number.
+    ``growths``: as of ``fill_slot``. Raises KeyError for a slot of nothing, ConfigError for what is no number.
     """
     study, _, slot = name.partition("/")
     fact, _, key = name.partition(".")
     if study in measured:
         verdicts = {verdict.variant: verdict for verdict in judge_once(study, measured[study])}
-        text = fill_slots(f"[[{slot}]]", measured[study], verdicts, growths)
+        text = fill_slot(slot, measured[study], verdicts, growths)
     else:
         text = str(facts[fact][key]) if fact in facts else name
     value, _, interval = text.replace("−", "-").partition(" [")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gaps import HOLDS, judge_longer_text
 from kept import Measured, judge_once
+from page_slots import fill_slot
 from rests import find_range
 from scheme_use import SchemeUse, read_uses
 
@@ -17,7 +18,6 @@ from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.verdicts import Verdict, format_score
 from clockhands.studies import STUDIES
-from clockhands.studies.slots import fill_slots
 
 __all__ = [
     "MOST_TOLD",
@@ -198,7 +198,7 @@ def _describe_growth(result: Result) -> str:
     judged = judge_longer_text(result.comparison, variant, growths, split)
     if judged == HOLDS and find_range(f"{result.name}/{slot}", measured, {}, growths)[1] < 0:
         judged = "falls"
-    changed = fill_slots(f"[[{slot}]]", result.comparison, {variant: result.verdict}, growths)
+    changed = fill_slot(slot, result.comparison, {variant: result.verdict}, growths)
     where = f"at {split.partition(' × ')[0]} times the trained length"
     if judged == "undecided":
         return f"; whether its loss grows {where} is undecided ({changed} nats)"

@@ -23,7 +23,7 @@ def answer_question(study: Study, comparison: Comparison) -> str:
     named = []
     for slot in SLOT.finditer(study.answer):
         rest = slot[2] or ""
-        named.append(rest if slot[1] in OF_A_VARIANT else rest.rsplit(":", 2 if slot[1] == "during" else 1)[0])
+        named.append(rest if slot[1] in OF_A_VARIANT else rest.rpartition(":")[0])
     for reading in study.readings:
         named += [*reading.when, *(variant for ordering in reading.ordered for variant in ordering.variants)]
     absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]

@@ -35,16 +35,9 @@
     [text]                                    # optional: text that the user has to give, see given_text.py
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
-``[[verdict:VARIANT]]``, ``[[kind:VARIANT]]`` (the verdict in one word), ``[[before:VARIANT:MEASURE]]``,
-``[[after:VARIANT:MEASURE]]``, ``[[during:VARIANT:STEP:MEASURE]]`` (at an evaluation, of the measures that are cheap),
-``[[longer:VARIANT:SPLIT]]``,
-``[[growth:VARIANT:SPLIT]]`` (of the loss, over the test split), ``[[other:VARIANT:METRIC]]`` (the score by another
-metric of the same items), ``[[reached:VARIANT]]`` (the steps after which its
-seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an
-exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test
-split), ``[[vocabulary]]`` (tokens that the model reads), ``[[bar]]`` (the score from which a seed has learned),
-``[[alone:VARIANT]]`` (the share of positions alone in the variance of a score, by how words and positions vary before
-training), ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
+``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``
+(the loss on longer text), ``[[items]]`` (of the test split), ``[[ceiling]]`` (the best that a reader who is blind to
+order could score), ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
+from page_slots import share_scores
 
 from clockhands.inspection.estimators.matrix_statistics import compute_participation
 from clockhands.inspection.measures.loudness import compute_channel_moves
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
-from clockhands.studies.slots import share_scores
 
 Numbers = dict[str, float | int]
 WIDTH = 512
