@@ -158,8 +158,8 @@ class _Standing:
         tokens = arguments.get("input_ids")
         tokens = arguments.get("inputs_embeds") if tokens is None else tokens
         # The cache is called ``cache`` from transformers 5.24 on.
-        given = {**arguments.get("kwargs", {}), **arguments}
-        cache = next((given[name] for name in ("cache", "past_key_values") if given.get(name) is not None), None)
+        named = {**arguments.get("kwargs", {}), **arguments}
+        cache = next((named[name] for name in ("cache", "past_key_values") if named.get(name) is not None), None)
         self.past = int(cache.get_seq_length()) if cache is not None else 0
         mask = arguments.get("attention_mask")
         self.mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None

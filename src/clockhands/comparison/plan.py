@@ -369,10 +369,10 @@ def make_plan(
 def _check_judging(judged: Mapping[str, Any], variants: Sequence[Variant]) -> list[str]:
     """Return a fault for each unknown name by which variants are judged, and for a margin or a score that is none."""
     named = [variant.name for variant in variants]
-    asked = [("metric", judged["metric"], METRICS), ("match", judged["match"], MATCHES)]
-    asked += [("measure", name, MEASURES) for name in judged["inside"]]
-    asked += [("baseline", judged["baseline"], named)] if named else []
-    faults = [describe_unknown(what, name, known) for what, name, known in asked if name not in known]
+    names = [("metric", judged["metric"], METRICS), ("match", judged["match"], MATCHES)]
+    names += [("measure", name, MEASURES) for name in judged["inside"]]
+    names += [("baseline", judged["baseline"], named)] if named else []
+    faults = [describe_unknown(what, name, known) for what, name, known in names if name not in known]
     margin = judged["margin"]
     wrong = [fault for key in ("margin", "learned") for fault in check_value(key, judged[key], float | None)]
     if not wrong and margin is not None and margin <= 0:

@@ -52,8 +52,8 @@ def conclude(comparison: Comparison, command: str = "") -> Findings:
     for metric in comparison.other_metrics:
         scored = comparison.scored_by(metric)
         question = f"Which is better than {plan.baseline}, by {METRICS[metric]}?"
-        found = _find_verdicts(scored, judge(scored))
-        items.append(replace(found, name=f"{found.name}.{metric}", question=question))
+        finding = _find_verdicts(scored, judge(scored))
+        items.append(replace(finding, name=f"{finding.name}.{metric}", question=question))
     for find in (find_curves, find_longer_text, find_costs, find_measurements):
         items += find(comparison, verdicts)
     statuses = [trial.status for trial in comparison.trials]

@@ -163,9 +163,9 @@ def _write_for_transformers4(positions: Positions) -> str:
     rotations = positions.rotations()
     if any(rotation.rule == "proportional" for rotation in rotations):
         _refuse("transformers 4 has no rule 'proportional'")
-    turning = [layer for layer in positions.layers if layer.rotation]
-    local = next((layer.rotation for layer in turning if "sliding" in layer.kind), None)
-    whole = next((layer.rotation for layer in turning if "sliding" not in layer.kind), local)
+    rotating = [layer for layer in positions.layers if layer.rotation]
+    local = next((layer.rotation for layer in rotating if "sliding" in layer.kind), None)
+    whole = next((layer.rotation for layer in rotating if "sliding" not in layer.kind), local)
     assert whole is not None  # something rotates
 
     def list_candidates() -> Iterator[dict[str, Any]]:

@@ -62,8 +62,8 @@ class _Terms:
         left, right = a.frequencies(self.length), b.frequencies(self.length)
         if len(left) != len(right) or any(map(self.differ, left, right)):
             return False
-        turn_alike = (a.pairing, a.direction) == (b.pairing, b.direction)
-        return turn_alike and not self.differ(compute_scale(a), compute_scale(b))
+        same_pairs = (a.pairing, a.direction) == (b.pairing, b.direction)
+        return same_pairs and not self.differ(compute_scale(a), compute_scale(b))
 
 
 def compare(first: Positions, second: Positions, length: int | None = None) -> Difference | None:

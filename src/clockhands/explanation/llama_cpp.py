@@ -193,14 +193,14 @@ def _make_layers(
     windows, every = facts["windows"].get(keys.model), facts["unrotated_every"].get(keys.model, 0)
     size, inside, local = 0, [False] * count, rotation
     if windows is not None and (size := _find_window(keys, windows, count)):
-        pattern, turn = keys.get("attention.sliding_window_pattern"), windows.get("every")
+        pattern, every_nth = keys.get("attention.sliding_window_pattern"), windows.get("every")
         if isinstance(pattern, list):
             inside = [layer < len(pattern) and bool(pattern[layer]) for layer in range(count)]
-        elif turn is not None:
+        elif every_nth is not None:
             if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern >= 0:
-                turn = pattern
-            full = 0 if windows.get("first_full") else turn - 1  # the layer of each turn that sees everything
-            inside = [turn == 0 or layer % turn != full for layer in range(count)]
+                every_nth = pattern
+            full = 0 if windows.get("first_full") else every_nth - 1  # the layer of each round that sees everything
+            inside = [every_nth == 0 or layer % every_nth != full for layer in range(count)]
         local = _make_local_rotation(keys, flagged, rotation, tensors, windows)
     if rotation is not None and "full_share" in own:
         rotation = dataclasses.replace(rotation, channels=int(rotation.channels * own["full_share"]))

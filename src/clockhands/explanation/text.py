@@ -125,9 +125,9 @@ def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
             rotation = {name: getattr(layer.rotation, name) for name in SHOWN}
             rotation |= {"frequencies": layer.rotation.frequencies(length), "origin": layer.rotation.origin}
         layers.append({"layers": numbers, **reach, "rotation": rotation})
-    told = ("source", "program", "model", "entry", "trained_length", "claimed_length")
+    shown = ("source", "program", "model", "entry", "trained_length", "claimed_length")
     return {
-        **{name: getattr(positions, name) for name in told},
+        **{name: getattr(positions, name) for name in shown},
         "layers": layers,
         "warnings": list_warnings(positions),
         "notes": list(positions.notes),

@@ -33,8 +33,8 @@ FEWEST_LEARNED = 3
 def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
     """Return the text with what was measured in its slots. Raises KeyError for unknown slots and variants."""
 
-    def replace(found: re.Match[str]) -> str:
-        slot, rest, unit = found[1], found[2] or "", found[3] or ""
+    def replace(match: re.Match[str]) -> str:
+        slot, rest, unit = match[1], match[2] or "", match[3] or ""
         if slot == "score":
             return _format_learned(verdicts[rest], comparison, unit)
         return _find_measured(slot, rest, comparison, verdicts) + unit

@@ -94,8 +94,8 @@ def _describe_tables(ours: dict[int, Tensor], theirs: dict[int, Tensor], sizes: 
     if ratio is not None:
         return f"has a bias {ratio:.4g} times the reference's"
 
-    def same(one: Tensor, other: Tensor) -> bool:
-        return is_near(one, other, size, _TOLERANCE)
+    def same(left: Tensor, right: Tensor) -> bool:
+        return is_near(left, right, size, _TOLERANCE)
 
     if all(-d in theirs and same(ours[d], theirs[-d]) for d in ours):
         return "takes the distances with the other sign"

@@ -79,7 +79,7 @@ def detect(adapter: Adapter) -> Facts:
     }
     alibi = getattr(config, "alibi", False) or getattr(config, "model_type", "") in ("bloom", "mpt")
     facts = Facts(
-        scheme="ALiBi" if alibi else " + ".join(name for name, found in shown.items() if found) or "none found",
+        scheme="ALiBi" if alibi else " + ".join(name for name, present in shown.items() if present) or "none found",
         absolute=bool(tables) or absolute,
         recurrent=recurrent,
         hashed=any("LSH" in name for name in classes),

@@ -247,8 +247,8 @@ def _describe_network(trained: _ProbeScores, capture: Capture, chance: float) ->
     positions, scores = torch.arange(states.shape[1]).float(), []
     for fitted, held_out in list(splits)[:NETWORKS]:
         known = states[fitted].flatten(0, 1), positions.repeat(len(fitted))
-        asked = states[held_out].flatten(0, 1), positions.repeat(len(held_out))
-        scores.append(fit_network_r2(*known, *asked))
+        unknown = states[held_out].flatten(0, 1), positions.repeat(len(held_out))
+        scores.append(fit_network_r2(*known, *unknown))
     r2 = max(0.0, sum(scores) / len(scores))
     return (
         f" After layer {layer} a two-layer network, which is also given the length of each state less the mean, "

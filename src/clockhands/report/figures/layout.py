@@ -138,7 +138,7 @@ def choose_appearances(figure: Figure) -> list[list[Appearance]]:
     # No label begins with the character in front of a place.
     keys = [[mark.label or f"\0{place}" for place, mark in enumerate(panel.marks)] for panel in figure.panels]
     numbers: dict[bool, dict[str, int]] = {False: {}, True: {}}
-    for reference, given in numbers.items():
+    for reference, by_key in numbers.items():
         together = []
         for panel, names in zip(figure.panels, keys, strict=True):
             marks = [
@@ -151,8 +151,8 @@ def choose_appearances(figure: Figure) -> list[list[Appearance]]:
             together.append([key for _, key in sorted(marks, key=lambda entry: entry[0])])
         # Each key gets the first number that no key in the same panel has.
         for key in dict.fromkeys(itertools.chain.from_iterable(together)):
-            taken = {given.get(other) for panel_keys in together if key in panel_keys for other in panel_keys}
-            given[key] = next(number for number in itertools.count() if number not in taken)
+            taken = {by_key.get(other) for panel_keys in together if key in panel_keys for other in panel_keys}
+            by_key[key] = next(number for number in itertools.count() if number not in taken)
     series, references = numbers[False], numbers[True]
     total = 1 + max(series.values(), default=0)
 

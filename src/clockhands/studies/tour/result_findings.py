@@ -194,8 +194,8 @@ TWINS = {"Tom bit a dog": "Tomo mordis hundon", "a dog bit Tom": "hundo mordis T
 def find_opening(translators: Translators) -> Finding:
     """Return what becomes of "Tom bit a dog" and "a dog bit Tom", and how many such pairs are told apart."""
     both = [translators[name] for name in (ROLES, ROLES_BLIND)]
-    written = [[translation.text for translation in translate(one.run, TWINS)] for one in both]
-    seeing, blind = [measure_told_apart(one.pairs, one.evaluation.translations) for one in both]
+    written = [[translation.text for translation in translate(translator.run, TWINS)] for translator in both]
+    seeing, blind = [measure_told_apart(translator.pairs, translator.evaluation.translations) for translator in both]
     value, low, high = seeing
     return Finding(
         name="tour.order",
