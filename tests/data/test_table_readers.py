@@ -115,3 +115,10 @@ def test_each_side_has_its_encoding(tmp_path: Path) -> None:
         open_corpus("parallel", **given_options)
     corpus = open_corpus("parallel", **given_options, target_encoding="latin-1")
     assert {pair for split in corpus for pair in corpus.pairs(split)} == {Pair("für", "for"), Pair("zwölf", "café")}
+
+
+@pytest.mark.parametrize(("name", "sign"), [("t.csv", ";"), ("t.tsv", "|"), ("t.csv", "\t"), ("t.tsv", ",")])
+def test_a_table_with_another_sign_between_its_columns_is_told_so(tmp_path: Path, name: str, sign: str) -> None:
+    (tmp_path / name).write_text(f"source{sign}target\nein Hund{sign}a dog\n")
+    with pytest.raises(DataError, match=re.escape(f"{sign!r} seems to stand between its columns")):
+        open_corpus("table", train=str(tmp_path / name))

@@ -120,7 +120,10 @@ def _read_json_rows(path: str | Path, encoding: str) -> Iterator[tuple[str, Mapp
         except ValueError as fault:
             raise DataError(f"{place}: {fault}") from fault
         if not isinstance(row, dict):
-            raise DataError(f"{place} is not a JSON object with named columns but {type(row).__name__}")
+            raise DataError(
+                f"{place} is not a JSON object with named columns but {type(row).__name__}; JSON Lines have one object "
+                "a line"
+            )
         yield place, row
     if is_empty:
         raise DataError(f"{path} is empty")
@@ -183,6 +186,9 @@ def _advise(row: Mapping[str, Any], columns: Mapping[str, str], header: bool) ->
     """Say which options to set for a table with this row; where it has a ``header``, that may be the first pair."""
     there = _list_columns(row)
     if len(there) < len(columns):
+        other = next((sign for sign in ";|\t," if header and sign in there[0]), "")
+        if other:
+            return f"{other!r} seems to stand between its columns: save it as tsv with tabs, or as csv with commas"
         return f"it takes a column for each of {', '.join(f'data.{option}' for option in columns)}"
     free = [name for name in there if name not in columns.values()]
     named = {option: name if name in there else free.pop(0) for option, name in columns.items()}
