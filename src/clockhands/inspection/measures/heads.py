@@ -90,7 +90,7 @@ class HeadsByPosition(Measure):
             f"No head gives half of its attention to one offset (of at most {MAX_OFFSET} tokens) or to one position."
         )
         if names:
-            named = "Heads that give at least half of their attention to one offset, position or token: "
+            named = "Heads that give at least half of their attention to one offset or position: "
             named += f"{'; '.join(names[:MOST_NAMED])}{more}."
         untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         return self.make_finding(
