@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 68_320,
-    "tokens of code": 472_850,
-    "files": 421,
+    "lines": 64_600,
+    "tokens of code": 451_700,
+    "files": 405,
     "lines of the longest file": 450,
-    "modules with one importer": 130,
-    "public names": 1_596,
-    "depth of imports": 31,
+    "modules with one importer": 124,
+    "public names": 1_493,
+    "depth of imports": 29,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 57_025,
+    "lines of tests": 56_120,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the
