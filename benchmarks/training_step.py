@@ -15,15 +15,24 @@ from timing import interleave, report, speedups
 
 SETTING = (
     "d=256, ff 1024, 3+3 layers, 4 heads, V 8000; 64 pairs of 26 to 32 words each side (9 % padding); forward, "
-    "cross-entropy with label smoothing 0.1, backward, clipping, fused AdamW; dropout 0"
+    "cross-entropy with label smoothing 0.1, backward, clipping, fused AdamW; dropout 0; the sizes of studies: ff 128, "
+    "9 to 12 words"
 )
 
 
-def measure(bf16: bool, rounds: int, steps: int) -> dict[str, Any]:
+CASES = {
+    "bf16": (Size(), True, 32),
+    "fp32": (Size(), False, 32),
+    "fp32, d=64, 2+2 layers, V 137": (Size(64, 128, 4, 2, 137), False, 12),
+    "fp32, d=64, 1+1 layers, V 137": (Size(64, 128, 4, 1, 137), False, 12),
+}
+"""Sizes, whether in bf16, and the words of a side at most; the last two are those of the studies."""
+
+
+def measure(size: Size, bf16: bool, length: int, rounds: int, steps: int) -> dict[str, Any]:
     """Words a second of each library, and the ratios."""
-    size = Size()
     torch.manual_seed(1)
-    batches = [random_pairs(size, rows=64, length=32, shortest=26)] * steps
+    batches = [random_pairs(size, rows=64, length=length, shortest=length * 26 // 32)] * steps
     contenders = {name: over(make_step(name, size, bf16), batches) for name in LIBRARIES}
     times = interleave(contenders, rounds)
     words = batches[0].real * steps
@@ -37,7 +46,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2, help="steps of a contender in a round")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    results = {name: measure(bf16, given.rounds, given.steps) for name, bf16 in (("bf16", True), ("fp32", False))}
+    results = {name: measure(*case, given.rounds, given.steps) for name, case in CASES.items()}
     setting = f"{SETTING}; {given.rounds} rounds of {given.steps} steps"
     report("training_step", "python benchmarks/training_step.py", setting, results)
 
