@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.models.tiny import make_position_audible
 from clockhands.cli import main
-from clockhands.cli.check import split_names
+from clockhands.cli.check import _print_outcome, split_names
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
 from tests.checking.test_schema import SCHEMA, faults
@@ -194,3 +194,9 @@ def test_the_checks_of_a_group_are_listed_together(capsys: Capture, monkeypatch:
     groups = [group for group, _ in groupby(name.partition(".")[0] for name in names)]
     assert sorted(groups) == sorted(set(groups))
     assert "cache.mine" in names and set(names) == set(CHECKS)
+
+
+def test_an_outcome_is_one_paragraph(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line of somebody's model that begins with ``::`` would be a command of GitHub's pipelines."""
+    _print_outcome("N/A", "own.check: first line\n::error file=a.py,line=1::boo")
+    assert all(line.startswith(("N/A", " " * 10)) for line in capsys.readouterr().out.splitlines())

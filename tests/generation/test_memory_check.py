@@ -74,3 +74,9 @@ def test_layers_with_windows_hold_their_windows_and_others_all_tokens() -> None:
     assert estimate_bytes(made, batch=2, beam=1, length=length) == held
     everywhere = model(decoder="rope")
     assert estimate_bytes(everywhere, batch=2, beam=1, length=length) * (4 + length) == held * 2 * length
+
+
+def test_the_states_of_a_wide_encoder_layer_count_where_they_are_more_than_the_cache() -> None:
+    made = model(encoder_layers=1, decoder_layers=1, d_model=32, d_ff=4096)
+    size = next(made.parameters()).element_size()
+    assert estimate_bytes(made, batch=2, beam=1, length=4, source_length=100) == size * 2 * 100 * (2 * 32 + 4096)

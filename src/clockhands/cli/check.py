@@ -222,7 +222,8 @@ def _print_lines(text: str, indent: int = 6) -> None:
 
 
 def _print_outcome(head: str, text: str) -> None:
-    _print_lines(f"{head:9} {text}", indent=10)
+    # One paragraph: text of somebody's model must not begin a line, which pipelines may read as a command.
+    _print_lines(f"{head:9} {' '.join(text.splitlines())}", indent=10)
 
 
 def _print_result(result: Result, options: Options) -> None:

@@ -188,7 +188,8 @@ def describe_model(
     # A language model has the page's encoder alone.
     schemes, applicable = {"decoder": _NO_SCHEME}, {"decoder": list[str]()}
     token_scales, attention_scales = {"decoder": 1.0}, {"decoder": 1.0}
-    attention_scales["cross"] = config.attention_scale or config.resolved_head_dim**-0.5
+    scale = config.attention_scale
+    attention_scales["cross"] = config.resolved_head_dim**-0.5 if scale is None else scale
     for side, own in stacks.items():
         stack = run.model.transformer.get_stack(own)
         schemes[side], applicable[side] = describe_scheme(run, own), list_applicable(run, own)

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
@@ -122,7 +123,10 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
 def _check_values(values: dict[str, Any], seed: int | None) -> None:
     """Raise UsageError with every value that is out of range, and for those that exclude each other."""
     chosen = {name: value for name, value in values.items() if value is not None}
+    chosen |= {name: value.item() for name, value in chosen.items() if isinstance(value, np.generic)}
     faults = [fault for name, value in chosen.items() for fault in check_value(name, value, VALUES[name])]
+    if faults:
+        raise UsageError("; ".join(faults))
     temperature = chosen.get("temperature", 1)
     if 0 < temperature < MIN_TEMPERATURE:
         faults.append(f"temperature is {temperature}; the least is {MIN_TEMPERATURE}, or 0 for the likeliest token")

@@ -13,8 +13,9 @@ from clockhands.model.kv_cache import find_window
 def estimate_bytes(model: Any, *, batch: int, beam: int, length: int, source_length: int = 0) -> int:
     """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
 
-    That is the KV cache in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less. The
-    keys and values of a source are counted once, since its hypotheses may share them.
+    It is in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less. There is a time at
+    which all states of one layer of the encoder exist, and another at which the KV cache exists with the encoder's
+    output: the larger counts. The keys and values of a source are counted once, since its hypotheses may share them.
 
     Args:
         model: the model that generates, ours or one of transformers.
@@ -47,8 +48,12 @@ def estimate_bytes(model: Any, *, batch: int, beam: int, length: int, source_len
     windows = [find_window(decoder.schemes.get_scheme(layer)) for layer in range(layers)]
     tokens = sum(length if window is None else min(length, max(window, 1)) for window in windows)
     own = batch * beam * heads * (head_dim + (config.value_dim or head_dim)) * tokens
+    # A layer's input, its output, and its inner states; of those of experts only a part exists at a time.
+    has_plain_layer = not all(map(config.has_experts, range(config.encoder_layers)))
+    encoder_width = 2 * config.d_model + (config.d_ff if has_plain_layer else config.shared_expert_width)
     # The encoder's output, and the keys and values that every layer of the decoder makes of it.
-    return size * (own + batch * source_length * (2 * heads * head_dim * layers + config.d_model))
+    cached_width = 2 * heads * head_dim * layers + config.d_model
+    return size * max(batch * source_length * encoder_width, own + batch * source_length * cached_width)
 
 
 def check_memory(

@@ -15,13 +15,19 @@ import torch
 from clockhands.errors import PositionError, UsageError
 from clockhands.generation import DecodedSequence, DecodingOptions, Search, translate
 from clockhands.generation.engines import TransformersEngine
-from clockhands.generation.engines.ctranslate import TABLE_LENGTH, CTranslate2Engine, make_table, save_model
+from clockhands.generation.engines.ctranslate import (
+    TABLE_LENGTH,
+    CTranslate2Engine,
+    list_obstacles,
+    make_table,
+    save_model,
+)
 from clockhands.generation.translate import LARGEST_PENALTY, choose_engine
 from clockhands.model import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run
-from clockhands.schemes import CATALOGUE
+from clockhands.schemes import CATALOGUE, RoPE
 from tests.generation.engines.writers import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
 
 pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
@@ -57,6 +63,15 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
         return
     with pytest.raises(UsageError, match=repr(name)):
         CTranslate2Engine(model)
+
+
+def test_a_scheme_that_is_made_of_rope_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTranslate2 would rotate by RoPE's own frequencies, without a word."""
+    made = writer("rope")
+    monkeypatch.setattr(
+        made.transformer.get_stack("decoder").schemes.at_input, "__class__", type("Slower", (RoPE,), {})
+    )
+    assert any("plain rotary embedding only" in reason for reason in list_obstacles(made.transformer))
 
 
 def test_rotated_values_are_refused() -> None:

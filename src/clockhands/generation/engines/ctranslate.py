@@ -167,8 +167,10 @@ def list_obstacles(transformer: Transformer) -> list[str]:
 
 
 def _is_plain_rope(scheme: Scheme) -> bool:
-    is_plain = isinstance(scheme, RoPE) and type(scheme.spectrum) is Plain and scheme.alpha_F is None
-    return is_plain and not scheme.rotates_values
+    # A scheme that is made of RoPE may rotate otherwise.
+    if not isinstance(scheme, RoPE) or type(scheme) is not RoPE:
+        return False
+    return type(scheme.spectrum) is Plain and scheme.alpha_F is None and not scheme.rotates_values
 
 
 def _import_package() -> Any:

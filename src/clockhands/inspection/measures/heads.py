@@ -159,9 +159,7 @@ class HeadsDistance(Measure):
         medians = [float(layer.distance_H.quantile(0.5)) for layer in layers]
         nearest = min(range(len(medians)), key=medians.__getitem__)
         uniform, distance_NH = layers[nearest].uniform_distance, layers[nearest].distance_NH
-        # Texts are resampled: the median over heads of the mean over the texts drawn.
-        drawn = distance_NH[draw_texts(len(distance_NH))].mean(1).quantile(0.5, dim=-1)
-        low, high = compute_central_range(drawn)
+        low, high = _bootstrap_median(distance_NH)
         places = choose_digits(low, high, 1)
         near = [
             str(i) for i, (m, at) in enumerate(zip(medians, layers, strict=True), 1) if m < NEAR * at.uniform_distance
