@@ -14,7 +14,7 @@ MOST: dict[str, float] = {
     "depth of imports": 29,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 56_120,
+    "lines of tests": 56_150,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the
