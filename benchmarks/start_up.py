@@ -37,8 +37,11 @@ def measure_seconds(command: Sequence[str]) -> float:
     """Return the CPU time of one run of a command, by one thread."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    subprocess.run(command, check=False, capture_output=True, env=environment)  # `check` ends with 1 at a fault
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # The verb `check` ends with 1 where it finds a fault, and has printed its result then.
+    if done.returncode and not ("check" in command and done.returncode == 1 and done.stdout):
+        raise SystemExit(done.stderr)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 

@@ -155,7 +155,7 @@ def summarize(trials: dict[str, list[Any]]) -> dict[str, Any]:
         alpha = ALPHA / sum(other.startswith(kind) for other in right)
         kept[f"right, {name}"] = format_interval(values, 1, most=100.0, alpha=alpha)
         if name != first:
-            kept[f"{name}, verdict"] = judge([x - y for x, y in zip(values, right[first], strict=False)], alpha)
+            kept[f"{name}, verdict"] = judge([x - y for x, y in zip(values, right[first], strict=True)], alpha)
     return kept
 
 

@@ -183,10 +183,10 @@ export const SCENES: readonly Scene[] = [
     conclude: concludeRights,
     steps: [
       { say: "Trained with the index itself: the vector of place 5 is five times that of place 1.", set: { text: TOM }, look: "sentence", count: true, tell: tellLengths },
-      { say: "The same words counted from 30: training never showed a vector so long.", set: { text: TOM, offset: 30 }, look: "sentence", count: true, tell: tellLengths },
-      { say: "A model of the sinusoid, counted from 30: its vectors are as long as ever. That these places are new to it matters all the same.", set: { text: TOM, offset: 30 }, cast: "=roles", look: "sentence", count: true, tell: tellLengths },
+      { say: "The same words counted from 30, where training never was.", set: { text: TOM, offset: 30 }, look: "sentence", count: true, tell: tellLengths },
+      { say: "A model of the sinusoid, counted from 30, where training never was either.", set: { text: TOM, offset: 30 }, cast: "=roles", look: "sentence", count: true, tell: tellLengths },
       { say: "Trained with the index over the length, from 0 for the first token to 8 for the last.", set: { text: TOM }, cast: "=roles-index-over-length", look: "sentence", count: true, tell: tellStep },
-      { say: "The same model, a longer sentence: the next word is nearer now.", set: { text: LONGER }, cast: "=roles-index-over-length", look: "sentence", tell: tellStep },
+      { say: "The same model, a longer sentence.", set: { text: LONGER }, cast: "=roles-index-over-length", look: "sentence", tell: tellStep },
     ],
   },
   {
@@ -199,7 +199,7 @@ export const SCENES: readonly Scene[] = [
       { say: "This translator was trained with residual connections: each layer adds to what it got.", set: { text: TOM }, look: "sentence", count: true },
       { say: "The same training without them: each layer hands on only what it computed.", set: { text: TOM }, cast: "=roles-no-residual", look: "sentence", count: true },
       { say: "A third translator never had positions, but has its residual connections.", set: { text: TOM }, cast: "=roles-no-position", look: "sentence", count: true },
-      { say: "With residual connections, all words at one place: the second layer, to which no position is added, attends otherwise.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, look: "attention" },
+      { say: "With residual connections, all words at one place: the second layer, to which no position is added.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, look: "attention" },
       { say: "Without them, all words at one place: the second layer again.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, cast: "=roles-no-residual", look: "attention" },
     ],
   },

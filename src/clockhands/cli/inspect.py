@@ -119,6 +119,7 @@ def _inspect(model: str, side: Side | None, options: Options) -> Findings:
         progress=True,
         command=write_command("inspect", options, ("out", "json", "device", "threads")),
     )
-    if tokenizer is None and not trust and (offer := describe_offer(subject, model)):
+    # With --text the corpus of a run was not opened, and is not opened for this line alone.
+    if tokenizer is None and not trust and texts is None and (offer := describe_offer(subject, model)):
         findings = replace(findings, facts={**findings.facts, "explore": offer})
     return findings

@@ -16,7 +16,7 @@ from markupsafe import Markup
 import clockhands.studies
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
-from clockhands.errors import ClockhandsError, DataError, UsageError
+from clockhands.errors import DataError, UsageError
 from clockhands.exploring.controls import UNTOUCHED, cut_next_tokens, measure
 from clockhands.exploring.model_data import MOST_TOKENS, ExplorerModel, describe_model, describe_order, hold_packed
 from clockhands.exploring.recorded import record_model
@@ -124,9 +124,9 @@ def describe_offer(subject: Subject, source: str) -> str:
     except UsageError:
         if subject.side == "decoder":  # of an encoder-decoder the encoder is recorded
             return ""
-    except ClockhandsError:
+    except Exception:  # whatever somebody's model does there: what was measured must not be lost
         return ""
-    with suppress(ClockhandsError):
+    with suppress(Exception):
         record_model(subject, "model", "", EXAMPLES[:1], "")
         return f'{command} --text "..." writes a page that shows its attention in your sentences'
     return ""

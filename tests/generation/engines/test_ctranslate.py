@@ -68,9 +68,7 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
 def test_a_scheme_that_is_made_of_rope_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """CTranslate2 would rotate by RoPE's own frequencies, without a word."""
     made = writer("rope")
-    monkeypatch.setattr(
-        made.transformer.get_stack("decoder").schemes.at_input, "__class__", type("Slower", (RoPE,), {})
-    )
+    monkeypatch.setattr(made.transformer.decoder.schemes.at_input, "__class__", type("Slower", (RoPE,), {}))
     assert any("plain rotary embedding only" in reason for reason in list_obstacles(made.transformer))
 
 
