@@ -70,8 +70,12 @@ class Range:
 
 
 Count: TypeAlias = Annotated[int, Range(least=1)]
+FromTwo: TypeAlias = Annotated[int, Range(least=2)]
 Positive: TypeAlias = Annotated[float, Range(above=0)]
+AtLeastOne: TypeAlias = Annotated[float, Range(least=1)]
 NotNegative: TypeAlias = Annotated[float, Range(least=0)]
+FromZero: TypeAlias = Annotated[int, Range(least=0)]
+"""A whole number from 0 on, such as the index of a coordinate."""
 Share: TypeAlias = Annotated[float, Range(least=0, below=1)]
 """A part of a whole, such as a probability of dropout: from 0 on, below 1."""
 Fraction: TypeAlias = Annotated[float, Range(least=0, most=1)]

@@ -73,7 +73,7 @@ def test_sinks_and_a_temperature_go_with_any_scheme_that_leaves_the_softmax(name
             ["swin", {"scheme": "window", "axis": 3}],
             r"axis of Window is 3, .* beside SwinTable, .* 2, it is at most 2:",
         ),
-        (["swin", {"scheme": "chunks", "axis": -1}], r"chunks.axis is -1; coordinates are counted from 0"),
+        (["swin", {"scheme": "chunks", "axis": -1}], r"chunks.axis is -1, but must be at least 0"),
         (
             [{"scheme": "ssmax", "axis": 1, "count": "visible"}],
             r"ssmax.axis is 1, but count 'visible' reads no position",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from clockhands.errors import UsageError, show_value, suggest_nearest
-from clockhands.options import check_value
+from clockhands.errors import ConfigError, UsageError, show_value, suggest_nearest
+from clockhands.options import check_value, fits
 
 OTHER_NAMES = {
     "dim": ("head_dim", "width", "d_model"),
@@ -67,7 +67,8 @@ def _read_signature(kind: type) -> tuple[Mapping[str, inspect.Parameter], Mappin
 def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return what a constructor is called with, by name of its parameters.
 
-    Raises _ArgumentError for names that it does not have, for sizes that it needs, and for values of another type.
+    Raises _ArgumentError for names that it does not have, for sizes that it needs, and for values of another type;
+    ConfigError for numbers out of the range that their annotation says.
     """
     parameters, hints = _read_signature(kind)
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
@@ -86,14 +87,23 @@ def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any])
     for name in places:
         if parameters[name].default is inspect.Parameter.empty and name not in arguments:
             raise _ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
-    faults = [fault for name, value in arguments.items() for fault in _check(name, value, hints.get(name, Any))]
+    faults, out_of_range = [], []
+    for name, value in arguments.items():
+        type_ = hints.get(name, Any)
+        wrong = _check(name, value, type_)
+        if wrong and name not in SIZES and fits(value, type_):
+            out_of_range += wrong
+        else:
+            faults += wrong
     if faults:
         raise _ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
+    if out_of_range:
+        raise ConfigError(out_of_range, kind.__name__)
     return arguments
 
 
 def _check(name: str, value: Any, type_: Any) -> list[str]:
-    """Return what is wrong with the type of a value, or nothing."""
+    """Return what is wrong with the type or the range of a value, or nothing."""
     if hasattr(type_, "kinds"):
         if isinstance(value, type_):
             return []
@@ -102,11 +112,10 @@ def _check(name: str, value: Any, type_: Any) -> list[str]:
         return [f"{name} is {show_value(value)}, but must be {example}; there are {kinds} (from_options takes names)"]
     if name in SIZES and type(value) is int and value < 1:
         return [f"{name} is {value}, but must be at least 1"]
-    tensor = type(value).__module__.startswith("torch") and type_ in (int, float, bool)
-    if isinstance(value, (str, bool, int, float)) or value is None or tensor:
-        # Ranges are the constructor's own affair; a number is checked for being one.
-        return check_value(name, value, type_)
-    return []
+    # A tensor is no number; other objects, such as schemes and lists, are judged by the constructor.
+    is_tensor = type(value).__module__.startswith("torch") and not fits(value, type_)
+    is_plain = isinstance(value, (str, bool, int, float)) or value is None
+    return check_value(name, value, type_) if is_plain or is_tensor else []
 
 
 def _suggest(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:

@@ -170,7 +170,6 @@ class Composition(Scheme):
             return None
         return {key: value for table in tables for key, value in cast(dict[str, Any], table).items()}
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         for part in self.own.values():
             cast(Scheme, part).reset_parameters()

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from clockhands.errors import PositionError, refuse
+from clockhands.errors import PositionError
 from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Num, Tensor
 
@@ -39,12 +39,6 @@ def compute_frequencies(
     # tensor2tensor: the last of the pairs has exactly 1/base; one pair alone has 1.
     index_F = torch.arange(half, dtype=choose_angle_dtype(device), device=device)
     return torch.pow(base, -2 * index_F / width if exponent == "paper" else -index_F / max(half - 1, 1))
-
-
-def check_above_zero(option: str, value: float) -> float:
-    """Return the value of an option. Raises ConfigError unless it is above 0."""
-    refuse(not value > 0, f"{option} is {value}, but must be above 0")
-    return value
 
 
 def compute_angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:
@@ -160,12 +154,6 @@ def pair_coordinates(
     """Return each coordinate of queries and keys, [B, S] and [B, T]. Raises PositionError if they have not as many."""
     check_axes(kpos_BTA, qpos_BSA.shape[-1], scheme)
     return list(zip(qpos_BSA.unbind(-1), kpos_BTA.unbind(-1), strict=True))
-
-
-def check_axis(scheme: str, axis: int | None) -> int | None:
-    """Return the index of a coordinate that an option holds. Raises ConfigError for one below 0."""
-    refuse(axis is not None and axis < 0, f"{scheme}.axis is {axis}; coordinates are counted from 0")
-    return axis
 
 
 def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor, "B ..."]:

@@ -70,6 +70,20 @@ def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: st
         )
 
 
+def read_index(
+    pos: Num[Tensor, "*any"], maximum: int, scheme: str, beyond: str = "raise", option: str = "max_length"
+) -> Num[Tensor, "*any"]:
+    """Return the rows of positions in a table of so many; with ``beyond`` "clamp", later ones get the last.
+
+    Raises PositionError for real-valued positions and, else, for those outside the table.
+    """
+    check_integer(pos, scheme)
+    if beyond == "clamp":
+        return pos.clamp(0, maximum - 1)
+    check_length(pos, maximum, scheme, option)
+    return pos
+
+
 def check_counts(pos: Num[Tensor, "*any"], scheme: str) -> None:
     """Raise PositionError for a position below 0 where it says how many tokens came before."""
     if not is_traced() and pos.numel() and float(pos.min()) < 0:

@@ -197,10 +197,10 @@ class Scheme(nn.Module, metaclass=_SchemeType):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "encode" in vars(cls):
-            cls.encode = _checked(vars(cls)["encode"])  # type: ignore[method-assign]
-        if "locate" in vars(cls):
-            cls.locate = _checked_places(vars(cls)["locate"])  # type: ignore[method-assign]
+        wraps: dict[str, Callable[[Any], Any]]
+        wraps = {"encode": _checked, "locate": _checked_places, "reset_parameters": torch.no_grad()}
+        for name in wraps.keys() & vars(cls).keys():
+            setattr(cls, name, wraps[name](vars(cls)[name]))
 
     @property
     def declares(self) -> Declares:
@@ -335,7 +335,14 @@ class Scheme(nn.Module, metaclass=_SchemeType):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise the learned parameters: at construction, and when a model initialises all that it has."""
+        """Initialise what is learned: at construction, and when a model initialises all that it has.
+
+        Here, the modules that the scheme is made of. Overrides record no gradient either.
+        """
+        for module in self.children():
+            reset: Callable[[], None] | None = getattr(module, "reset_parameters", None)
+            if reset is not None:
+                reset()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Scheme:
         """Convert parameters with the model; buffers follow to its device and keep their dtype.

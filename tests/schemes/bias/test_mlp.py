@@ -29,7 +29,7 @@ def test_bias_and_its_gradients_are_those_of_x_transformers(log_distance: bool) 
 
 
 def test_a_network_without_layers_is_refused() -> None:
-    with pytest.raises(ConfigError, match="0 hidden layers of width 64"):
+    with pytest.raises(ConfigError, match="depth is 0, but must be at least 1"):
         DynamicPositionBias(4, depth=0)
 
 

@@ -76,7 +76,7 @@ def test_one_coordinate_is_refused() -> None:
 
 def test_an_empty_window_is_refused() -> None:
     for scheme in (SwinTable, LogCPB):
-        with pytest.raises(ConfigError, match="a window of 0 x 4"):
+        with pytest.raises(ConfigError, match="rows is 0, but must be at least 1"):
             scheme(4, rows=0, columns=4)
 
 

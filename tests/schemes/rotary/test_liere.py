@@ -26,7 +26,7 @@ def test_rotations_of_the_axes_commute_exactly_where_they_are_tied(
 
 
 def test_no_axis_is_told_as_no_axis() -> None:
-    with pytest.raises(ConfigError, match=r"has 1 fault:\n  - liere.axes is 0, but must be at least 1"):
+    with pytest.raises(ConfigError, match=r"LieRE has 1 fault:\n  - axes is 0, but must be at least 1"):
         LieRE(2, 8, axes=0)
 
 

@@ -7,9 +7,9 @@ from typing import final
 import torch
 
 from clockhands.errors import refuse
+from clockhands.options import Count, Positive
 from clockhands.schemes.frequencies import (
     ChannelLayout,
-    check_above_zero,
     check_axes,
     compute_cos_sin,
     compute_frequencies,
@@ -52,18 +52,18 @@ class SinusoidalAxes(Scheme):
         self,
         width: int,
         *,
-        axes: int = 2,
+        axes: Count = 2,
         layout: ChannelLayout = "interleaved",
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         start: float = 0.0,
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
         refuse(
-            axes < 1 or width % (2 * axes),
+            width % (2 * axes),
             f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes",
         )
-        self.base = check_above_zero("sinusoidal-axes.base", base)
+        self.base = base
         self.width, self.axes, self.layout, self.start, self.amplitude = width, axes, layout, start, amplitude
 
     @property

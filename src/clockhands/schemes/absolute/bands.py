@@ -7,7 +7,8 @@ from typing import final
 
 import torch
 
-from clockhands.errors import refuse_faults
+from clockhands.errors import refuse
+from clockhands.options import Count, FromTwo
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -38,17 +39,14 @@ class FourierBands(Scheme):
     peers = ("transformers Perceiver generate_fourier_features",)
     models = ("Perceiver", "Perceiver IO")
 
-    def __init__(self, width: int, *, axes: int = 1, resolution: int = 512, bands: int | None = None) -> None:
+    def __init__(self, width: int, *, axes: Count = 1, resolution: FromTwo = 512, bands: int | None = None) -> None:
         super().__init__()
-        fit = (width // axes - 1) // 2 if axes >= 1 else 0
+        fit = (width // axes - 1) // 2
         self.width, self.axes, self.resolution, self.bands = width, axes, resolution, fit if bands is None else bands
-        refuse_faults(
-            (
-                not 1 <= self.bands <= fit,
-                f"fourier-bands.bands is {self.bands}, but {axes} axes with a coordinate and two waves a band leave "
-                f"room for 1 to {fit} in width {width}",
-            ),
-            (resolution < 2, f"fourier-bands.resolution is {resolution}, but must be at least 2"),
+        refuse(
+            not 1 <= self.bands <= fit,
+            f"fourier-bands.bands is {self.bands}, but {axes} axes with a coordinate and two waves a band leave room "
+            f"for 1 to {fit} in width {width}",
         )
 
     @property

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.errors import refuse
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -54,9 +54,7 @@ class Binary(Scheme):
         return Declares(max_length=2**self.digits, beyond="raise")
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        pos = drop_axis(pos_BS, "binary")
-        check_integer(pos, "binary")
-        check_length(pos, 2**self.digits, "binary", "digits")
+        pos = read_index(drop_axis(pos_BS, "binary"), 2**self.digits, "binary", option="digits")
         # Channels beyond the digits repeat them.
         place_P = torch.arange(self.width, device=pos.device) % self.digits
         # Shifted right by its place, a digit is the last bit.

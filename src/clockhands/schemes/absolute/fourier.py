@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
+from clockhands.options import Count, Positive
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, take_shared_row
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -36,13 +37,11 @@ class LearnableFourier(Scheme):
     source = "Li et al. 2021, section 3"
     peers = ("willGuimont/learnable_fourier_positional_encoding",)
 
-    def __init__(self, width: int, *, axes: int = 1, features: int = 64, hidden: int = 32, gamma: float = 10.0) -> None:
+    def __init__(
+        self, width: int, *, axes: Count = 1, features: int = 64, hidden: int = 32, gamma: Positive = 10.0
+    ) -> None:
         super().__init__()
-        refuse(
-            features < 2 or features % 2 or gamma <= 0 or axes < 1,
-            f"learnable-fourier needs an even number of features, gamma above 0 and an axis; got {features}, "
-            f"{gamma} and {axes}",
-        )
+        refuse(features < 2 or features % 2, f"learnable-fourier needs an even number of features, not {features}")
         self.axes, self.gamma = axes, gamma
         self.frequency_FA = nn.Parameter(torch.empty(features // 2, axes))
         self.first, self.second = nn.Linear(features, hidden), nn.Linear(hidden, width)
@@ -63,8 +62,6 @@ class LearnableFourier(Scheme):
         pe_BSP = self.second(nn.functional.gelu(self.first(read_BSF)))
         return pe_BSP.expand(pos_BS.shape[0], -1, -1)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         nn.init.normal_(self.frequency_FA, std=1 / self.gamma)
-        self.first.reset_parameters()
-        self.second.reset_parameters()
+        super().reset_parameters()

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.errors import refuse_faults
-from clockhands.options import Seed
+from clockhands.errors import refuse
+from clockhands.options import FromTwo, Seed
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -49,19 +49,16 @@ class Index(Scheme):
         width: int,
         *,
         normalise: Literal["none", "length", "maximum"] = "none",
-        max_length: int = 512,
+        max_length: FromTwo = 512,
         form: Literal["channel", "value", "direction"] = "channel",
         learned_direction: bool = False,
         seed: Seed = 0,
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
-        refuse_faults(
-            (
-                learned_direction and form != "direction",
-                f"index.learned_direction needs form 'direction', and form is {form!r}",
-            ),
-            (max_length < 2, f"index.max_length is {max_length}, but must be at least 2"),
+        refuse(
+            learned_direction and form != "direction",
+            f"index.learned_direction needs form 'direction', and form is {form!r}",
         )
         self.width, self.form, self.normalise, self.max_length = width, form, normalise, max_length
         self.seed, self.amplitude = seed, amplitude
@@ -91,7 +88,6 @@ class Index(Scheme):
         direction_P = torch.as_tensor(np.random.RandomState(self.seed).standard_normal(self.width)).float()
         return direction_P / direction_P.norm()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         if self.direction_P is not None:
             self.direction_P.copy_(self._fixed_direction())

@@ -7,9 +7,9 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import refuse
+from clockhands.options import Count, FromZero
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -41,16 +41,12 @@ class Learned(Scheme):
         self,
         width: int,
         *,
-        max_length: int = 512,
+        max_length: Count = 512,
         beyond: Literal["raise", "clamp"] = "raise",
         std: float = 0.02,
-        offset: int = 0,
+        offset: FromZero = 0,
     ) -> None:
         super().__init__()
-        refuse(
-            max_length < 1 or offset < 0,
-            f"learned needs max_length of at least 1 and offset of at least 0; got {max_length} and {offset}",
-        )
         self.max_length, self.beyond, self.std, self.offset = max_length, beyond, std, offset
         self.table_LP = nn.Parameter(torch.empty(max_length + offset, width))
         self.reset_parameters()
@@ -60,15 +56,10 @@ class Learned(Scheme):
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        pos = drop_axis(pos_BS, "learned")
-        check_integer(pos, "learned")
-        if self.beyond == "clamp":
-            pos = pos.clamp(0, self.max_length - 1)
-        check_length(pos, self.max_length, "learned")
+        pos = read_index(drop_axis(pos_BS, "learned"), self.max_length, "learned", self.beyond)
         # The rows before the offset are what other code keeps for padding.
         return nn.functional.embedding(pos + self.offset, self.table_LP)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table_LP, std=self.std)
 

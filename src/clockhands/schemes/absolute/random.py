@@ -8,10 +8,10 @@ from typing import Literal, final
 import numpy as np
 import torch
 
-from clockhands.errors import refuse_faults
-from clockhands.options import Seed
+from clockhands.errors import refuse
+from clockhands.options import Count, Seed
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -64,16 +64,13 @@ class RandomVectors(Scheme):
         width: int,
         *,
         rows: Rows = "gaussian",
-        max_length: int = 1024,
+        max_length: Count = 1024,
         beyond: Literal["raise", "clamp"] = "raise",
         seed: Seed = 0,
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
-        refuse_faults(
-            (max_length < 1, f"random.max_length is {max_length}, but must be at least 1"),
-            (rows == "shuffled" and width % 2, f"shuffled rows of sinusoids need an even width; width is {width}"),
-        )
+        refuse(rows == "shuffled" and width % 2, f"shuffled rows of sinusoids need an even width; width is {width}")
         self.width, self.rows, self.max_length, self.beyond = width, rows, max_length, beyond
         self.seed, self.amplitude = seed, amplitude
 
@@ -82,11 +79,7 @@ class RandomVectors(Scheme):
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        pos = drop_axis(pos_BS, "random")
-        check_integer(pos, "random")
-        if self.beyond == "clamp":
-            pos = pos.clamp(0, self.max_length - 1)
-        check_length(pos, self.max_length, "random")
+        pos = read_index(drop_axis(pos_BS, "random"), self.max_length, "random", self.beyond)
         table_LP = torch.as_tensor(
             _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device
         )

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.errors import refuse_faults
-from clockhands.options import Seed
+from clockhands.errors import refuse
+from clockhands.options import Positive, Seed
 from clockhands.schemes.frequencies import (
     ChannelLayout,
     Exponent,
@@ -81,8 +81,8 @@ class Sinusoidal(Scheme):
         *,
         layout: ChannelLayout = "interleaved",
         exponent: Exponent = "paper",
-        base: float = 10_000.0,
-        wavelength: float | None = None,
+        base: Positive = 10_000.0,
+        wavelength: Positive | None = None,
         waves: Literal["both", "sine", "cosine"] = "both",
         random_phases: bool = False,
         seed: Seed = 0,
@@ -90,7 +90,9 @@ class Sinusoidal(Scheme):
         learned_amplitude: bool = False,
     ) -> None:
         super().__init__()
-        _check(width, base, wavelength, waves)
+        refuse(
+            width % 2 and waves == "both", f"sinusoidal pairs its channels and needs an even width; width is {width}"
+        )
         self.width, self.layout, self.exponent, self.base = width, layout, exponent, base
         self.wavelength, self.waves, self.random_phases, self.seed = wavelength, waves, random_phases, seed
         self._amplitude = amplitude
@@ -131,18 +133,6 @@ class Sinusoidal(Scheme):
             return sin_BSF if self.waves == "sine" else cos_BSF
         return lay_out_channels(cos_BSF, sin_BSF, self.layout)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         if isinstance(self.amplitude, nn.Parameter):
             self.amplitude.fill_(self._amplitude)
-
-
-def _check(width: int, base: float, wavelength: float | None, waves: str) -> None:
-    refuse_faults(
-        (width % 2 and waves == "both", f"sinusoidal pairs its channels and needs an even width; width is {width}"),
-        (not base > 0, f"sinusoidal.base is {base}, but must be above 0"),
-        (
-            wavelength is not None and wavelength <= 0,
-            f"sinusoidal.wavelength is {wavelength}, but must be above 0 tokens",
-        ),
-    )

@@ -8,13 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import (
-    check_above_zero,
-    choose_angle_dtype,
-    compute_frequencies,
-    drop_axis,
-    take_shared_row,
-)
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies, drop_axis, take_shared_row
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -51,11 +46,11 @@ class Time2Vec(Scheme):
         *,
         wave: Literal["sin", "cos"] = "sin",
         start: Literal["geometric", "normal", "uniform"] = "geometric",
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
     ) -> None:
         super().__init__()
         refuse(width < 2, f"time2vec needs a width of at least 2; width is {width}")
-        self.wave, self.start, self.base = wave, start, check_above_zero("time2vec.base", base)
+        self.wave, self.start, self.base = wave, start, base
         self.omega_P = nn.Parameter(torch.empty(width))
         self.phase_P = nn.Parameter(torch.empty(width))
         self.reset_parameters()
@@ -70,7 +65,6 @@ class Time2Vec(Scheme):
         waves_BSF = angle_BSP[..., 1:].sin() if self.wave == "sin" else angle_BSP[..., 1:].cos()
         return torch.cat([angle_BSP[..., :1], waves_BSF], dim=-1).float().expand(pos_BS.shape[0], -1, -1)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         if self.start == "geometric":
             # The linear channel comes first and gets the lowest frequency; the others run from high to low.

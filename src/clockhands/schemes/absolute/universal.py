@@ -7,10 +7,10 @@ from typing import final
 import torch
 
 from clockhands.errors import refuse
+from clockhands.options import Positive
 from clockhands.schemes.frequencies import (
     ChannelLayout,
     Exponent,
-    check_above_zero,
     compute_cos_sin,
     compute_frequencies,
     drop_axis,
@@ -52,13 +52,13 @@ class Universal(Scheme):
         *,
         layout: ChannelLayout = "interleaved",
         exponent: Exponent = "paper",
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         start: int = 1,
     ) -> None:
         super().__init__()
         refuse(width % 2, f"universal pairs its channels and needs an even width; width is {width}")
         self.width, self.layout, self.exponent, self.start = width, layout, exponent, start
-        self.base = check_above_zero("universal.base", base)
+        self.base = base
 
     declares = Declares(real_valued=True)
 

@@ -90,7 +90,6 @@ class Alibi(DistanceBias):
             self.register_buffer("slopes_OH", start_OH, persistent=False)
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set the slopes to the rule's; ``O`` runs over the sides (left, right), one where they are alike."""
         if self.form == "asymmetric":

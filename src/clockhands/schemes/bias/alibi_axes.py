@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-from clockhands.errors import refuse
+from clockhands.options import Count
 from clockhands.schemes.bias.alibi import alibi_slopes
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
@@ -33,9 +33,10 @@ class AlibiAxes(Scheme):
     peers = ("antofuller/CROMA (the authors' code)",)
     models = ("CROMA",)
 
-    def __init__(self, num_heads: int, *, axes: int = 2, norm: Literal["euclidean", "manhattan"] = "euclidean") -> None:
+    def __init__(
+        self, num_heads: int, *, axes: Count = 2, norm: Literal["euclidean", "manhattan"] = "euclidean"
+    ) -> None:
         super().__init__()
-        refuse(axes < 1, f"alibi-axes needs positions of at least one coordinate; axes is {axes}")
         self.num_heads, self.axes, self.norm = num_heads, axes, norm
 
     @property

@@ -9,8 +9,8 @@ from typing import Any, final
 
 import torch
 
-from clockhands.errors import refuse
-from clockhands.schemes.frequencies import check_axis, pair_coordinates, take_axis
+from clockhands.options import Count, FromZero
+from clockhands.schemes.frequencies import pair_coordinates, take_axis
 from clockhands.schemes.scheme import (
     AttentionInputs,
     Declares,
@@ -52,10 +52,9 @@ class Chunks(Scheme):
     masks = True
     lean_score_mod = True
 
-    def __init__(self, *, size: int = 8192, axis: int | None = None) -> None:
+    def __init__(self, *, size: Count = 8192, axis: FromZero | None = None) -> None:
         super().__init__()
-        refuse(size < 1, f"chunks.size is {size}; a chunk has 1 token or more")
-        self.size, self.axis = size, check_axis("chunks", axis)
+        self.size, self.axis = size, axis
 
     @property
     def declares(self) -> Declares:

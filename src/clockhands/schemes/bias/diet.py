@@ -7,10 +7,11 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import PositionError, refuse
+from clockhands.errors import PositionError
+from clockhands.options import Count
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer, check_length, is_traced
+from clockhands.schemes.position_checks import check_integer, is_traced, read_index
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -50,11 +51,10 @@ class DIET(Scheme):
         num_heads: int,
         *,
         form: Literal["absolute", "relative"] = "absolute",
-        max_length: int = 512,
-        rank: int = 64,
+        max_length: Count = 512,
+        rank: Count = 64,
     ) -> None:
         super().__init__()
-        refuse(max_length < 1 or rank < 1, f"diet needs max_length and rank of at least 1; got {max_length} and {rank}")
         self.form, self.max_length = form, max_length
         if form == "absolute":
             self.query_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank))
@@ -63,7 +63,6 @@ class DIET(Scheme):
             self.table_HR = nn.Parameter(torch.empty(num_heads, 2 * max_length - 1))
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         for table in self.parameters():
             nn.init.normal_(table, std=0.02)
@@ -77,16 +76,14 @@ class DIET(Scheme):
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         qpos, kpos = drop_axis(at.qpos, "diet"), drop_axis(at.kpos, "diet")
-        for pos in (qpos, kpos):
-            check_integer(pos, "diet")
         if self.form == "relative":
             distance_BST = compute_distances(qpos, kpos)
+            check_integer(distance_BST, "diet")
             self._check_distance(distance_BST)
             # Offsets from -(L - 1) to L - 1 are rows 0 to 2L - 2.
             return self.table_HR.float()[:, distance_BST + self.max_length - 1].transpose(0, 1)
-        for pos in (qpos, kpos):
-            check_length(pos, self.max_length, "diet")
-        query_HBSR, key_HBTR = self.query_HPR.float()[:, qpos], self.key_HPR.float()[:, kpos]
+        query_HBSR = self.query_HPR.float()[:, read_index(qpos, self.max_length, "diet")]
+        key_HBTR = self.key_HPR.float()[:, read_index(kpos, self.max_length, "diet")]
         # A bias of L x L entries as a product of two tables of rank R (equation 4).
         return (query_HBSR @ key_HBTR.transpose(-1, -2)).transpose(0, 1)
 

@@ -58,11 +58,10 @@ class Fire(Scheme):
         self.mlp = Perceptron(1, hidden, num_heads, activation=nn.ReLU)
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
+        super().reset_parameters()
         self.c.fill_(self.start)
         self.factor.fill_(1.0)
-        self.mlp.reset_parameters()
 
     declares = Declares(translation_invariant=False, real_valued=True)
 

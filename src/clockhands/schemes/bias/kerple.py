@@ -56,7 +56,6 @@ class Kerple(DistanceBias):
         self.shape_H = nn.Parameter(torch.empty(num_heads))
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw as the authors do. Log: r1 from U(0, 2), r2 from U(0, 1). Power: r1 from U(0, 1), r2 from U(0, 2)."""
         nn.init.uniform_(self.size_H, 0, 2 if self.form == "log" else 1)

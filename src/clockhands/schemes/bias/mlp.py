@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import refuse
+from clockhands.options import Count
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import Declares
@@ -107,15 +107,10 @@ class DynamicPositionBias(DistanceBias):
     peers = ("x-transformers DynamicPositionBias",)
     models = ("CrossFormer",)
 
-    def __init__(self, num_heads: int, *, hidden: int = 64, depth: int = 2, log_distance: bool = False) -> None:
+    def __init__(self, num_heads: int, *, hidden: Count = 64, depth: Count = 2, log_distance: bool = False) -> None:
         super().__init__()
-        refuse(depth < 1 or hidden < 1, f"{depth} hidden layers of width {hidden}; at least 1 of each is needed")
         self.log_distance = log_distance
         self.mlp = Perceptron(1, *[hidden] * depth, num_heads)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        self.mlp.reset_parameters()
 
     declares = Declares(translation_invariant=True, real_valued=True)
 

@@ -7,8 +7,8 @@ from typing import final
 import torch
 
 from clockhands.errors import refuse
+from clockhands.options import Positive
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.frequencies import check_above_zero
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
@@ -33,10 +33,10 @@ class Sandwich(DistanceBias):
     source = "Chi et al. 2023, section 5"
     peers = ("attention-gym generate_sandwich_bias",)
 
-    def __init__(self, num_heads: int, *, size: int = 128, base: float = 10_000.0) -> None:
+    def __init__(self, num_heads: int, *, size: int = 128, base: Positive = 10_000.0) -> None:
         super().__init__()
         refuse(size < 2 or size % 2, f"size is {size}; the width of the sinusoids must be even and at least 2")
-        self.num_heads, self.size, self.base = num_heads, size, check_above_zero("sandwich.base", base)
+        self.num_heads, self.size, self.base = num_heads, size, base
 
     declares = Declares(translation_invariant=True, real_valued=True)
 

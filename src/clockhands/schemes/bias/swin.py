@@ -8,7 +8,8 @@ from typing import Any, ClassVar, final
 import torch
 from torch import nn
 
-from clockhands.errors import PositionError, refuse
+from clockhands.errors import PositionError
+from clockhands.options import Count
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import check_integer, is_traced
@@ -94,14 +95,12 @@ class SwinTable(_GridBias):
     name = "swin"
     per_layer = True
 
-    def __init__(self, num_heads: int, *, rows: int = 7, columns: int | None = None) -> None:
+    def __init__(self, num_heads: int, *, rows: Count = 7, columns: Count | None = None) -> None:
         super().__init__()
         self.window = (rows, rows if columns is None else columns)
-        refuse(min(self.window) < 1, f"a window of {self.window[0]} x {self.window[1]}; both must be at least 1")
         self.table_RH = nn.Parameter(torch.empty((2 * self.window[0] - 1) * (2 * self.window[1] - 1), num_heads))
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the table from N(0, 0.02²), cut at two standard deviations."""
         nn.init.trunc_normal_(self.table_RH, std=0.02)
@@ -153,15 +152,10 @@ class LogCPB(_GridBias):
     name = "log-cpb"
     per_layer = True
 
-    def __init__(self, num_heads: int, *, rows: int = 8, columns: int | None = None, hidden: int = 512) -> None:
+    def __init__(self, num_heads: int, *, rows: Count = 8, columns: Count | None = None, hidden: int = 512) -> None:
         super().__init__()
         self.window = (rows, rows if columns is None else columns)
-        refuse(min(self.window) < 1, f"a window of {self.window[0]} x {self.window[1]}; both must be at least 1")
         self.mlp = Perceptron(2, hidden, num_heads, activation=nn.ReLU, last_bias=False)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        self.mlp.reset_parameters()
 
     declares = Declares(translation_invariant=True, axes=2, real_valued=True)
 

@@ -96,7 +96,6 @@ class T5Bias(DistanceBias):
             ),
         )
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the table from N(0, 1/d_model) and lay the bucket boundaries."""
         nn.init.normal_(self.table_HN, std=self.d_model**-0.5)

@@ -9,9 +9,9 @@ from typing import Any, final
 
 import torch
 
-from clockhands.errors import refuse
+from clockhands.options import FromZero
 from clockhands.schemes.distance import DistanceBias, compute_distances
-from clockhands.schemes.frequencies import check_axis, pair_coordinates
+from clockhands.schemes.frequencies import pair_coordinates
 from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Keys, Positions, Queries, ScoreMod
 from clockhands.shapes import Bool, Float, Num, Tensor
 
@@ -49,15 +49,12 @@ class Window(DistanceBias):
     models = ("Longformer", "Mistral", "Gemma 3", "gpt-oss", "ModernBERT", "OLMo 3")
     masks = True
 
-    def __init__(self, num_heads: int, *, left: int = 127, right: int | None = None, axis: int | None = None) -> None:
+    def __init__(
+        self, num_heads: int, *, left: FromZero = 127, right: FromZero | None = None, axis: FromZero | None = None
+    ) -> None:
         super().__init__()
-        self.axis = check_axis("window", axis)
+        self.num_heads, self.axis = num_heads, axis
         self.left, self.right = left, left if right is None else right
-        refuse(
-            self.left < 0 or self.right < 0,
-            f"a window of {self.left} left and {self.right} right; both must be 0 or more",
-        )
-        self.num_heads = num_heads
 
     @property
     def declares(self) -> Declares:

@@ -56,7 +56,6 @@ class CoPE(Scheme):
             torch.add(own, _read_at_counts(own, mask_BHST[rows], at_BHSP[rows]), out=sum_BHST[rows])
         return sum_BHST
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set all vectors to zero, as the authors do."""
         self.embedding_PK.zero_()

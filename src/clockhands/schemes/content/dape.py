@@ -58,11 +58,6 @@ class DAPE(Scheme):
             self.base = Kerple(num_heads) if base == "kerple" else Fire(num_heads)
         self.mlp = Perceptron(2 * num_heads, hidden, num_heads, activation=nn.LeakyReLU)
 
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        self.base.reset_parameters()
-        self.mlp.reset_parameters()
-
     @property
     def declares(self) -> Declares:
         return self.base.declares

@@ -89,7 +89,6 @@ class DeBERTa(Scheme):
         self.register_buffer("ends_N", torch.empty(buckets // 2 + 1 if buckets else 0, dtype=torch.long), False)
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the weights from N(0, 0.02²) as in BERT, set biases to zero, and lay the ends of the buckets."""
         nn.init.normal_(self.table_RD, std=0.02)

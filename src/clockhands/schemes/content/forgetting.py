@@ -50,7 +50,6 @@ class Forgetting(Scheme):
         self.start_H = nn.Parameter(torch.empty(num_heads)) if gate == "forget" else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         nn.init.normal_(self.gate_HD, std=0.02)
         if self.start_H is not None:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import refuse
+from clockhands.options import Count
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import (
@@ -61,22 +61,17 @@ class Inkling(Scheme):
         d_model: int,
         num_heads: int,
         *,
-        rank: int = 16,
-        extent: int = 1024,
-        sharpen_after: int | None = None,
+        rank: Count = 16,
+        extent: Count = 1024,
+        sharpen_after: Count | None = None,
         slope: float = 0.1,
     ) -> None:
         super().__init__()
         self.num_heads, self.extent, self.sharpen_after, self.slope = num_heads, extent, sharpen_after, slope
-        refuse(
-            sharpen_after is not None and sharpen_after < 1,
-            f"inkling.sharpen_after is {sharpen_after}, but must be at least 1",
-        )
         self.mixture_GD = nn.Parameter(torch.empty(num_heads * rank, d_model))
         self.basis_GR = nn.Parameter(torch.empty(rank, extent))
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)

@@ -65,11 +65,8 @@ class PaTH(Scheme):
         self.gate = nn.Linear(d_model, num_heads) if forget else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
-        for layer in (self.beta, self.down, self.up, self.gate):
-            if layer is not None:
-                layer.reset_parameters()
+        super().reset_parameters()
         # 1/√taps, as PyTorch draws a convolution whose outputs read one channel.
         nn.init.uniform_(self.taps_HKW, -(self.taps_HKW.shape[-1] ** -0.5), self.taps_HKW.shape[-1] ** -0.5)
 

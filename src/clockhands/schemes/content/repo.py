@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import final
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.content.carope import rotate_by_angles
-from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies
-from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Places, Positions, Queries, Rotated, Scheme, States
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import compute_angles, compute_frequencies
+from clockhands.schemes.rotary.rotation import Layout, Rotary
+from clockhands.schemes.scheme import Declares, Places, Positions, States
 from clockhands.shapes import Float, Tensor
 
 
 @final
-class RePo(Scheme):
+class RePo(Rotary):
     """Context re-positioning (2025, arXiv 2512.14391): z = W_z(silu(W_g x) ⊙ W_c x), a real position for each head.
 
     No index enters at all. The authors use it from some layer up and RoPE below (a schedule of layers).
@@ -42,6 +41,7 @@ class RePo(Scheme):
     source = "arXiv 2512.14391, section 3"
     peers = ("SakanaAI/repo (the authors' code; in no library)",)
     per_layer = True
+    memoised = False
 
     def __init__(
         self,
@@ -50,21 +50,16 @@ class RePo(Scheme):
         head_dim: int,
         *,
         hidden: int | None = None,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
     ) -> None:
-        super().__init__()
+        super().__init__(layout)
         refuse(head_dim % 2, f"repo rotates pairs of channels; head_dim is {head_dim}, which is odd")
-        self.head_dim, self.base, self.layout = head_dim, check_above_zero("repo.base", base), layout
+        self.head_dim, self.base = head_dim, base
         hidden = max(d_model // 8, 1) if hidden is None else hidden
         self.gate = nn.Linear(d_model, hidden, bias=False)
         self.content = nn.Linear(d_model, hidden, bias=False)
         self.place = nn.Linear(hidden, num_heads, bias=False)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        for layer in (self.gate, self.content, self.place):
-            layer.reset_parameters()
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
@@ -76,7 +71,5 @@ class RePo(Scheme):
         place_BSH = F.linear(F.silu(gate) * content, self.place.weight.float())
         return place_BSH.transpose(1, 2)[..., None]
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        omega_F = compute_frequencies(self.head_dim, self.base, device=q_BHSK.device)
-        qangle_BHSF, kangle_BHTF = compute_angles(qpos[..., 0], omega_F), compute_angles(kpos[..., 0], omega_F)
-        return rotate_by_angles(q_BHSK, qangle_BHSF, self.layout), rotate_by_angles(k_BHTK, kangle_BHTF, self.layout)
+    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+        return compute_angles(pos[..., 0], compute_frequencies(self.head_dim, self.base, device=pos.device))

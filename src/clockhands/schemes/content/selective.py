@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.content.carope import rotate_by_angles
+from clockhands.options import Count, Positive
 from clockhands.schemes.content.running_sum import accumulate, read_sums
-from clockhands.schemes.frequencies import check_above_zero, compute_frequencies, drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Places, Positions, Queries, Rotated, Scheme, States
+from clockhands.schemes.frequencies import compute_frequencies, drop_axis
+from clockhands.schemes.rotary.rotation import Rotary
+from clockhands.schemes.scheme import Declares, Places, Positions, States
 from clockhands.shapes import Float, Tensor
 
 
@@ -44,7 +45,7 @@ def convolve_causally(
 
 
 @final
-class SelectiveRoPE(Scheme):
+class SelectiveRoPE(Rotary):
     """Selective rotary position embedding (Movahedi et al. 2025, section 4; the authors' module and its defaults).
 
     The input, each head's share of it at length 1, goes through a low-rank map to F = d_head/2 numbers a head, a causal
@@ -72,6 +73,7 @@ class SelectiveRoPE(Scheme):
     equation = r"\phi_c(m) = \tau_c \sum_{t \le m} g_t\,\mathrm{conv}(W \hat x)_{t,c}, \quad \tau_c = b^{-2c/d_h}"
     source = "Movahedi et al. 2025, section 4"
     per_layer = True
+    memoised = False
 
     def __init__(
         self,
@@ -79,29 +81,26 @@ class SelectiveRoPE(Scheme):
         num_heads: int,
         head_dim: int,
         *,
-        rank: int = 16,
-        taps: int = 4,
-        base: float = 500_000.0,
+        rank: Count = 16,
+        taps: Count = 4,
+        base: Positive = 500_000.0,
         gated: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__("half")
         refuse(
-            head_dim % 2 or d_model % num_heads or rank < 1 or taps < 1,
-            f"selective-rope needs an even head_dim ({head_dim}), heads that divide d_model ({num_heads}, "
-            f"{d_model}), and a rank and taps of at least 1 ({rank}, {taps})",
+            head_dim % 2 or d_model % num_heads,
+            f"selective-rope needs an even head_dim, and heads that divide d_model; they are {head_dim}, {num_heads} "
+            f"and {d_model}",
         )
-        self.num_heads, self.head_dim, self.base = num_heads, head_dim, check_above_zero("selective-rope.base", base)
+        self.num_heads, self.head_dim, self.base = num_heads, head_dim, base
         self.down = nn.Linear(d_model, rank, bias=False)
         self.up = nn.Linear(rank, num_heads * head_dim // 2, bias=False)
         self.taps_HFW = nn.Parameter(torch.empty(num_heads, head_dim // 2, taps))
         self.gate = nn.Linear(d_model, num_heads) if gated else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
-        for layer in (self.down, self.up, self.gate):
-            if layer is not None:
-                layer.reset_parameters()
+        super().reset_parameters()
         # 1/√taps, as PyTorch draws a convolution whose outputs read one channel.
         nn.init.uniform_(self.taps_HFW, -(self.taps_HFW.shape[-1] ** -0.5), self.taps_HFW.shape[-1] ** -0.5)
 
@@ -122,9 +121,6 @@ class SelectiveRoPE(Scheme):
             smooth_BHSF = smooth_BHSF * gate_BSH.transpose(1, 2)[..., None]
         return torch.cat([pos_BHS1, accumulate(smooth_BHSF, past[1]), step_BHSF], dim=-1)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        return self._rotate(q_BHSK, qpos), self._rotate(k_BHTK, kpos)
-
-    def _rotate(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
-        temperature_F = compute_frequencies(self.head_dim, self.base, device=x_BHSK.device)
-        return rotate_by_angles(x_BHSK, read_sums(pos_BHSA[..., 1 : 1 + self.head_dim]) * temperature_F, "half")
+    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+        temperature_F = compute_frequencies(self.head_dim, self.base, device=pos.device)
+        return read_sums(pos[..., 1 : 1 + self.head_dim]) * temperature_F

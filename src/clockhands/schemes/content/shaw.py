@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from clockhands.errors import refuse
+from clockhands.options import FromZero
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions, Scheme
@@ -43,15 +43,13 @@ class Shaw(Scheme):
     per_layer = True
     reads_heads = True
 
-    def __init__(self, head_dim: int, *, clip: int = 16, values: bool = True) -> None:
+    def __init__(self, head_dim: int, *, clip: FromZero = 16, values: bool = True) -> None:
         super().__init__()
-        refuse(clip < 0, f"clip is {clip}; the furthest distance told apart must be 0 or more")
         self.clip, self.head_dim = clip, head_dim
         self.keys_RK = nn.Parameter(torch.empty(2 * clip + 1, head_dim))
         self.values_RK = nn.Parameter(torch.empty(2 * clip + 1, head_dim)) if values else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the tables from Glorot's uniform distribution, the default of the authors' Tensor2Tensor."""
         for table_RK in self.parameters():

@@ -44,7 +44,6 @@ class Sinks(Scheme):
         self.start = start
         self.sink_H = nn.Parameter(torch.full((num_heads,), start), requires_grad=not fixed)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         self.sink_H.fill_(self.start)
 

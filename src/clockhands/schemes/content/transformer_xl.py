@@ -8,13 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import (
-    check_above_zero,
-    choose_working_dtype,
-    compute_cos_sin,
-    compute_frequencies,
-    drop_axis,
-)
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, drop_axis
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -48,16 +43,15 @@ class TransformerXL(Scheme):
     per_layer = True
     reads_heads = True
 
-    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, base: float = 10_000.0) -> None:
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, base: Positive = 10_000.0) -> None:
         super().__init__()
         refuse(d_model % 2, f"the sinusoid needs an even width, but d_model is {d_model}")
-        self.head_dim, self.base, self.d_model = head_dim, check_above_zero("transformer-xl.base", base), d_model
+        self.head_dim, self.base, self.d_model = head_dim, base, d_model
         self.project_HKD = nn.Parameter(torch.empty(num_heads, head_dim, d_model))
         self.u_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self.v_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw everything from N(0, 0.02²), as the authors do."""
         for parameter in self.parameters():

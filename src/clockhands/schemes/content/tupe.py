@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import refuse
+from clockhands.options import Count
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
 
@@ -53,12 +53,11 @@ class TUPE(Scheme):
         head_dim: int,
         causal: bool = True,
         *,
-        max_length: int = 512,
+        max_length: Count = 512,
         relative: bool = False,
         untie_first: bool = True,
     ) -> None:
         super().__init__()
-        refuse(max_length < 1, f"max_length is {max_length}; the table needs at least one position")
         self.head_dim, self.num_heads, self.max_length, self.untie_first = head_dim, num_heads, max_length, untie_first
         self.table_PD = nn.Parameter(torch.empty(max_length + (2 if untie_first else 0), d_model))
         self.norm = nn.LayerNorm(d_model)
@@ -67,12 +66,9 @@ class TUPE(Scheme):
         self.relative = T5Bias(num_heads, d_model, causal) if relative else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table_PD, std=0.02)
-        for part in (self.norm, self.to_query, self.to_key, self.relative):
-            if part is not None:
-                part.reset_parameters()
+        super().reset_parameters()
 
     @property
     def declares(self) -> Declares:
@@ -95,10 +91,8 @@ class TUPE(Scheme):
         return query_HPK @ key_HPK.transpose(-1, -2) * self.scale(self.head_dim)
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
-        qpos, kpos = drop_axis(at.qpos, "tupe"), drop_axis(at.kpos, "tupe")
-        for pos in (qpos, kpos):
-            check_integer(pos, "tupe")
-            check_length(pos, self.max_length, "tupe")
+        qpos = read_index(drop_axis(at.qpos, "tupe"), self.max_length, "tupe")
+        kpos = read_index(drop_axis(at.kpos, "tupe"), self.max_length, "tupe")
         relative = 0.0 if self.relative is None else self.relative.bias(at._replace(qpos=qpos, kpos=kpos))
         if qpos.stride(0) == kpos.stride(0) == 0:
             qpos, kpos = qpos[:1], kpos[:1]

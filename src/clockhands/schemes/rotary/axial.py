@@ -8,13 +8,8 @@ from typing import Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import (
-    check_above_zero,
-    check_axes,
-    compute_cos_sin,
-    compute_frequencies,
-    take_shared_row,
-)
+from clockhands.options import Count, Positive
+from clockhands.schemes.frequencies import check_axes, compute_cos_sin, compute_frequencies, take_shared_row
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
@@ -72,8 +67,8 @@ class Axial(Rotary):
         self,
         head_dim: int,
         *,
-        axes: int = 2,
-        base: float = 100.0,
+        axes: Count = 2,
+        base: Positive = 100.0,
         layout: Layout = "interleaved",
         unit: float = 1.0,
         shares: Sequence[int] | None = None,
@@ -81,7 +76,7 @@ class Axial(Rotary):
         grid: Literal["own", "dealt"] = "own",
     ) -> None:
         super().__init__(layout)
-        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, check_above_zero("axial.base", base), unit
+        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, base, unit
         self.bases, self.grid = (tuple(bases) if bases is not None else (base,) * axes), grid
         wrong = _find_size_faults(head_dim, axes, shares, bases)
         if not wrong and grid == "dealt" and (bases is not None or shares is not None or head_dim % (2 * axes)):
@@ -117,7 +112,7 @@ def _find_size_faults(
     head_dim: int, axes: int, shares: Sequence[int] | None, bases: Sequence[float] | None
 ) -> list[str]:
     """Return what is wrong with the channels and bases of the axes, one sentence each."""
-    if axes < 1 or head_dim % 2 or head_dim < 2 * axes:
+    if head_dim % 2 or head_dim < 2 * axes:
         return [f"axial shares pairs of channels out: head_dim {head_dim} has none for each of {axes} axes, or is odd"]
     wrong = []
     if shares is not None and (len(shares) != axes or sum(shares) != head_dim or any(d < 2 or d % 2 for d in shares)):

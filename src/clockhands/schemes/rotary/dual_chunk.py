@@ -8,6 +8,7 @@ from typing import final
 import torch
 
 from clockhands.errors import refuse
+from clockhands.options import FromTwo, Positive
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
@@ -51,13 +52,13 @@ class DualChunk(TwoRotations):
         self,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
-        original_length: int | None = None,
+        original_length: FromTwo | None = None,
         chunk: int | None = None,
     ) -> None:
         super().__init__("dual-chunk", head_dim, base, layout)
-        self.length = require_trained_length("dual-chunk", original_length, least=2)
+        self.length = require_trained_length("dual-chunk", original_length)
         self.chunk = 3 * self.length // 4 if chunk is None else chunk
         refuse(
             not 1 <= self.chunk < self.length,

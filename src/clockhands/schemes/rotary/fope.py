@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies, drop_axis
+from clockhands.options import Count, Positive
+from clockhands.schemes.frequencies import compute_angles, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, check_pairs
 from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.scheme import Declares
@@ -58,9 +59,9 @@ class FoPE(Rotary):
         num_heads: int,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
-        original_length: int | None = None,
+        original_length: Count | None = None,
         std: float = 0.3,
         learned: bool = False,
         normalise: bool = True,
@@ -68,7 +69,7 @@ class FoPE(Rotary):
     ) -> None:
         super().__init__(layout)
         check_pairs("fope", head_dim, "head_dim")
-        self.head_dim, self.base, self.std = head_dim, check_above_zero("fope.base", base), std
+        self.head_dim, self.base, self.std = head_dim, base, std
         self.normalise, self.rest = normalise, rest
         self.original_length = require_trained_length("fope", original_length)
         slowest = 2 * math.pi / self.original_length
@@ -101,7 +102,6 @@ class FoPE(Rotary):
         by_HFG = by_HFG.to(dtype)
         return by_HFG / by_HFG.sum(-2, keepdim=True) if self.normalise else by_HFG
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set the coefficients to the identity plus Xavier-normal noise of gain ``std``."""
         step = math.ceil(self.kept / self.waving)

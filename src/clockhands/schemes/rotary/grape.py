@@ -8,13 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import (
-    check_above_zero,
-    choose_angle_dtype,
-    choose_working_dtype,
-    compute_frequencies,
-    drop_axis,
-)
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import choose_angle_dtype, choose_working_dtype, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.rotation import rotate_pairs
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Num, Tensor
@@ -60,11 +55,11 @@ class GRAPE(Scheme):
         *,
         form: Literal["planes", "rank-2"] = "planes",
         per_head: bool = False,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
     ) -> None:
         super().__init__()
         refuse(form == "planes" and head_dim % 2, f"planes pair channels; head_dim is {head_dim}, which is odd")
-        self.form, self.head_dim, self.base = form, head_dim, check_above_zero("grape.base", base)
+        self.form, self.head_dim, self.base = form, head_dim, base
         self.rotates_by_head = per_head or form == "rank-2"
         heads = num_heads if self.rotates_by_head else 1
         if form == "planes":
@@ -73,7 +68,6 @@ class GRAPE(Scheme):
             self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2))
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set the speeds to RoPE's; or draw two vectors, which span one radian a token at the most."""
         if self.form == "planes":

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ClockhandsWarning, refuse_faults
+from clockhands.options import Count, FromTwo
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, choose_working_dtype, take_shared_row
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
@@ -55,16 +56,15 @@ class LieRE(Scheme):
         num_heads: int,
         head_dim: int,
         *,
-        axes: int = 2,
-        block: int = 8,
+        axes: Count = 2,
+        block: FromTwo = 8,
         form: Literal["free", "partition", "dependent"] = "free",
         std: float = 0.1,
     ) -> None:
         super().__init__()
-        blocks = head_dim // block if block > 1 and head_dim % block == 0 else 0
+        blocks = head_dim // block if head_dim % block == 0 else 0
         refuse_faults(
-            (not blocks, f"liere.block is {block}, but must be above 1 and divide head_dim, which is {head_dim}"),
-            (axes < 1, f"liere.axes is {axes}, but must be at least 1"),
+            (not blocks, f"liere.block is {block}, but must divide head_dim, which is {head_dim}"),
             (
                 form == "partition" and blocks < axes,
                 f"liere.form 'partition' gives each of {axes} axes a block, and there are {blocks} of {block}",
@@ -76,7 +76,6 @@ class LieRE(Scheme):
         self.rate_HAN = nn.Parameter(torch.empty(num_heads, axes, blocks)) if form == "dependent" else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         nn.init.normal_(self.generator_HANCC, std=self.std)
         if self.rate_HAN is not None:

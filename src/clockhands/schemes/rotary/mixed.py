@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import check_above_zero, check_axes, choose_angle_dtype
-from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary
-from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Num, Tensor
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
+from clockhands.schemes.rotary.rotation import Layout, Rotary
+from clockhands.schemes.scheme import Declares, Positions
+from clockhands.shapes import Float, Tensor
 
 
 @final
@@ -43,22 +44,19 @@ class Mixed(Rotary):
     memoised = False
     rotates_by_head = True
 
-    def __init__(self, num_heads: int, head_dim: int, *, base: float = 10.0, layout: Layout = "interleaved") -> None:
+    def __init__(self, num_heads: int, head_dim: int, *, base: Positive = 10.0, layout: Layout = "interleaved") -> None:
         super().__init__(layout)
         refuse(head_dim % 4, f"mixed needs head_dim divisible by 4; it is {head_dim}")
-        self.base = check_above_zero("mixed.base", base)
+        self.base = base
         self.omega_HAF = nn.Parameter(torch.empty(num_heads, 2, head_dim // 2))
         self.reset_parameters()
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=2)
 
-    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        own = check_axes(pos, 2, "mixed")
-        own_BHSA = own[:, None] if own.dim() == 3 else own
-        angle_BHSF = own_BHSA.to(choose_angle_dtype(own.device)) @ self.omega_HAF.to(choose_angle_dtype(own.device))
-        return angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype)
+    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+        own, dtype = check_axes(pos, 2, "mixed"), choose_angle_dtype(pos.device)
+        return (own[:, None] if own.dim() == 3 else own).to(dtype) @ self.omega_HAF.to(dtype)
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw one random direction for each head; the frequencies lie along it and at right angles to it."""
         heads, _, pairs = self.omega_HAF.shape

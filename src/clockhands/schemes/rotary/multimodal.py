@@ -8,10 +8,11 @@ from typing import Any, Literal, final
 import torch
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import check_above_zero, check_axes, compute_frequencies, take_shared_row
-from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis, check_pairs
-from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Num, Tensor
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import check_axes, compute_frequencies, take_shared_row
+from clockhands.schemes.rotary.rotation import Layout, Rotary, check_pairs
+from clockhands.schemes.scheme import Declares, Positions
+from clockhands.shapes import Float, Tensor
 
 
 @final
@@ -48,7 +49,7 @@ class MRoPE(Rotary):
         self,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
         sections: Sequence[int] | None = None,
         order: Literal["block", "interleaved"] = "block",
@@ -67,12 +68,7 @@ class MRoPE(Rotary):
             order == "interleaved" and 3 * max(chosen[1:]) > pairs,
             f"mrope.sections {list(chosen)} cannot be interleaved: h and w get every third of {pairs} pairs",
         )
-        self.head_dim, self.base, self.sections, self.order = (
-            head_dim,
-            check_above_zero("mrope.base", base),
-            chosen,
-            order,
-        )
+        self.head_dim, self.base, self.sections, self.order = head_dim, base, chosen, order
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=3)
 
@@ -85,13 +81,12 @@ class MRoPE(Rotary):
             for c in range(self.head_dim // 2)
         ]
 
-    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def angles(self, pos: Positions) -> Float[Tensor, "*B S F"]:
         own = take_shared_row(check_axes(pos, 3, "mrope"))
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)
         axis_of_F = torch.tensor(self.list_axes_of_pairs(), device=own.device)
         # Every pair turns by the one coordinate that it was dealt.
-        angle = own[..., axis_of_F].to(omega_F.dtype) * omega_F
-        return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
+        return own[..., axis_of_F].to(omega_F.dtype) * omega_F
 
     def to_hf_config(self) -> dict[str, Any] | None:
         parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": self.base}

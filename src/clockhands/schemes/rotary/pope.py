@@ -8,13 +8,8 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.frequencies import (
-    check_above_zero,
-    choose_working_dtype,
-    compute_cos_sin,
-    compute_frequencies,
-    drop_axis,
-)
+from clockhands.options import Positive
+from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.rotation import CosSin, Memo, add_head_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
@@ -52,10 +47,10 @@ class PoPE(Scheme):
     per_layer = True
 
     def __init__(
-        self, num_heads: int, head_dim: int, *, base: float = 10_000.0, start: Literal["zero", "uniform"] = "zero"
+        self, num_heads: int, head_dim: int, *, base: Positive = 10_000.0, start: Literal["zero", "uniform"] = "zero"
     ) -> None:
         super().__init__()
-        self.head_dim, self.base, self.start = head_dim, check_above_zero("pope.base", base), start
+        self.head_dim, self.base, self.start = head_dim, base, start
         self.delta_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self._memo = Memo()
         self.reset_parameters()
@@ -81,7 +76,6 @@ class PoPE(Scheme):
         omega_K = compute_frequencies(2 * self.head_dim, self.base, device=own.device)
         return add_head_axis(*compute_cos_sin(own, omega_K, dtype))
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         if self.start == "zero":
             self.delta_HK.zero_()

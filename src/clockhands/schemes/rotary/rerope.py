@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import refuse
+from clockhands.options import AtLeastOne, Count, FromTwo, Positive
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
@@ -50,19 +50,14 @@ class ReRoPE(TwoRotations):
         self,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
-        original_length: int | None = None,
-        window: int | None = None,
-        factor: float | None = None,
+        original_length: FromTwo | None = None,
+        window: Count | None = None,
+        factor: AtLeastOne | None = None,
     ) -> None:
         super().__init__("rerope", head_dim, base, layout)
-        window = choose_window("rerope", window, original_length)
-        refuse(
-            window < 1 or (factor is not None and factor < 1),
-            f"rerope needs window and factor of at least 1; got {window} and {factor}",
-        )
-        self.window, self.factor = window, factor
+        self.window, self.factor = choose_window("rerope", window, original_length), factor
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError
+from clockhands.options import Positive
 from clockhands.schemes.frequencies import (
-    check_above_zero,
     compute_angles,
     compute_cos_sin,
     compute_frequencies,
@@ -93,7 +93,7 @@ class RoPE(Rotary):
         self,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
         fraction: float = 1.0,
         learned: bool = False,
@@ -105,7 +105,7 @@ class RoPE(Rotary):
         super().__init__(layout)
         self.channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
         check_pairs("rope", self.channels, f"head_dim {head_dim} x fraction {fraction}")
-        self.base, self.fraction = check_above_zero("rope.base", base), fraction
+        self.base, self.fraction = base, fraction
         self.spectrum = spectrum.check(self.channels)
         self._amplitude, self._logit_factor = spectrum.amplitude(), spectrum.logit_factor()
         self.alpha_F = nn.Parameter(torch.zeros(self.channels // 2)) if learned else None
@@ -248,7 +248,6 @@ class RoPE(Rotary):
             parameters["partial_rotary_factor"] = self.fraction
         return {"rope_parameters": parameters}
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         if self.alpha_F is not None:
             self.alpha_F.zero_()

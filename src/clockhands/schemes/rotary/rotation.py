@@ -25,7 +25,7 @@ import torch
 from clockhands.errors import UsageError, refuse
 from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 19
@@ -104,7 +104,7 @@ RotationTable = _FormulaTable | _NeighbourTable | _HalvesTable
 
 
 class Rotary(Scheme):
-    """Base of the schemes that rotate q and k alike. A subclass gives ``compute_cos_sin``."""
+    """Base of the schemes that rotate q and k alike. A subclass gives ``angles``, or their cosines and sines."""
 
     memoised: bool = True
     """Whether tables are kept while the position tensor lives; not where angles are learned, and change."""
@@ -116,9 +116,14 @@ class Rotary(Scheme):
         self.layout: Layout = layout
         self._memo = Memo(2 if self.memoised else 0)
 
-    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of every pair's angle: [#B, #H, S, F], in ``dtype``."""
+    def angles(self, pos: Positions) -> Float[Tensor, "*any"]:
+        """Return every pair's angle, in float64: [#B, S, F], or [#B, H, S, F] where heads have their own."""
         raise NotImplementedError(f"{type(self).__name__} must give its angles")
+
+    def compute_cos_sin(self, pos: Positions, dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle: [#B, #H, S, F], in ``dtype``."""
+        angle = self.angles(pos)
+        return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
 
     def compute_cos_sin_beside(self, pos: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
         """Return the same beside the positions of the other side, which matter where ``reads_both_sides``."""

@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import refuse
+from clockhands.options import Count, FromTwo, Positive
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
@@ -51,16 +51,14 @@ class SelfExtend(TwoRotations):
         self,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "half",
-        original_length: int | None = None,
-        window: int | None = None,
-        group: int = 8,
+        original_length: FromTwo | None = None,
+        window: Count | None = None,
+        group: Count = 8,
     ) -> None:
         super().__init__("self-extend", head_dim, base, layout)
-        window = choose_window("self-extend", window, original_length)
-        refuse(window < 1 or group < 1, f"self-extend needs window and group of at least 1; got {window} and {group}")
-        self.window, self.group = window, group
+        self.window, self.group = choose_window("self-extend", window, original_length), group
 
     declares = Declares(causal_only=True, real_valued=True)
 

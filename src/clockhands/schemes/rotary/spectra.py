@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from clockhands.errors import ConfigError, refuse
-from clockhands.options import check_value
+from clockhands.options import Count, Fraction, Positive, check_value
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -79,15 +79,8 @@ class Spectrum:
 
     def faults(self, channels: int) -> list[str]:
         """Return what is wrong with the options, one sentence each; empty if nothing is."""
-        known = dataclasses.asdict(self)
-        wrong = [
-            f"rope.{name} is {known[name]}, but must be above 0"
-            for name in ("factor", "original_length", "attention_factor")
-            if known.get(name) is not None and known[name] <= 0
-        ]
-        if channels < self.least_channels:
-            wrong.append(f"this spectrum needs at least {self.least_channels} channels that rotate; {channels} do")
-        return wrong
+        needs = f"this spectrum needs at least {self.least_channels} channels that rotate; {channels} do"
+        return [needs] if channels < self.least_channels else []
 
     def check(self, channels: int) -> Spectrum:
         """Return the spectrum itself. Raises ConfigError for options that it cannot have with so many channels."""
@@ -115,7 +108,7 @@ class Plain(Spectrum):
 class Linear(Spectrum):
     """Position interpolation (Chen et al. 2023, equation 4): θ/s."""
 
-    factor: float
+    factor: Positive
     rope_type = "linear"
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
@@ -126,7 +119,7 @@ class Linear(Spectrum):
 class NTK(Spectrum):
     """NTK-aware scaling (bloc97 2023): base·s^(r/(r-2)) keeps the fastest hand and slows the slowest s times."""
 
-    factor: float
+    factor: Positive
     least_channels = 4
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
@@ -147,8 +140,8 @@ class Dynamic(Spectrum):
     n is each row's own length, so that a batch gives what its rows give alone.
     """
 
-    factor: float
-    original_length: int
+    factor: Positive
+    original_length: Count
     depends_on_length = True
     least_channels = 4
 
@@ -177,8 +170,8 @@ class Proportional(Spectrum):
         share: of the frequencies, the highest, that rotate.
     """
 
-    share: float = 0.25
-    factor: float = 1.0
+    share: Fraction = 0.25
+    factor: Positive = 1.0
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         omega_F = compute_frequencies(channels, base, device=device) / self.factor
@@ -190,10 +183,6 @@ class Proportional(Spectrum):
         known = {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": self.share}
         return known if self.factor == 1.0 else {**known, "factor": self.factor}
 
-    def faults(self, channels: int) -> list[str]:
-        wrong = super().faults(channels)
-        return wrong if 0 <= self.share <= 1 else [*wrong, f"rope.share is {self.share}, but must be between 0 and 1"]
-
 
 @dataclass(frozen=True, repr=False)
 class HoPE(Spectrum):
@@ -203,7 +192,7 @@ class HoPE(Spectrum):
     drawn here at one turn within the trained length, θ_c = 2π/L.
     """
 
-    original_length: int
+    original_length: Count
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         omega_F = compute_frequencies(channels, base, device=device)
@@ -235,13 +224,13 @@ class YaRN(Spectrum):
         mscale_all_dim: DeepSeek's slope of the factor of all logits.
     """
 
-    factor: float
-    original_length: int
+    factor: Positive
+    original_length: Count
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     ramp: Literal["channel", "rotations"] = "channel"
     truncate: bool = True
-    attention_factor: float | None = None
+    attention_factor: Positive | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
     rope_type = "yarn"
@@ -323,12 +312,12 @@ class LongRoPE(Spectrum):
         unscaled_first: how many first positions rotate as they were trained (the paper's n̂; transformers has 0).
     """
 
-    factor: float
-    original_length: int
+    factor: Positive
+    original_length: Count
     short_factor: Sequence[float] = ()
     long_factor: Sequence[float] = ()
     unscaled_first: int = 0
-    attention_factor: float | None = None
+    attention_factor: Positive | None = None
     rope_type = "longrope"
     depends_on_length = True
 
@@ -371,8 +360,8 @@ class Llama3(Spectrum):
         high_frequency_factor: wavelengths below L over this are kept.
     """
 
-    original_length: int
-    factor: float = 8.0
+    original_length: Count
+    factor: Positive = 8.0
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
     rope_type = "llama3"

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import check_axis, choose_working_dtype, take_axis
+from clockhands.options import FromZero
+from clockhands.schemes.frequencies import choose_working_dtype, take_axis
 from clockhands.schemes.position_checks import check_counts
 from clockhands.schemes.scheme import (
     AttentionInputs,
@@ -63,20 +64,18 @@ class SSMax(Scheme):
         count: Literal["position", "visible"] = "position",
         bias: bool = False,
         start: float = 0.168,
-        axis: int | None = None,
+        axis: FromZero | None = None,
     ) -> None:
         super().__init__()
         refuse(
             axis is not None and count == "visible",
             f"ssmax.axis is {axis}, but count 'visible' reads no position; leave axis out",
         )
-        self.axis = check_axis("ssmax", axis)
-        self.count, self.start, self.scales_queries = count, start, count == "position"
+        self.axis, self.count, self.start, self.scales_queries = axis, count, start, count == "position"
         self.slope_H = nn.Parameter(torch.empty(num_heads))
         self.bias_H = nn.Parameter(torch.empty(num_heads)) if bias else None
         self.reset_parameters()
 
-    @torch.no_grad()
     def reset_parameters(self) -> None:
         self.slope_H.fill_(self.start)
         if self.bias_H is not None:

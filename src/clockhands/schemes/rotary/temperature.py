@@ -8,7 +8,8 @@ from typing import Any, Literal, final
 import torch
 
 from clockhands.errors import refuse_faults
-from clockhands.schemes.frequencies import check_axis, take_axis
+from clockhands.options import AtLeastOne, Count, FromZero
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import check_counts
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 
@@ -53,9 +54,9 @@ class Temperature(Scheme):
         *,
         form: Literal["floor", "log", "constant"] = "floor",
         coefficient: float = 0.1,
-        length: int = 8192,
-        factor: float | None = None,
-        axis: int | None = None,
+        length: Count = 8192,
+        factor: AtLeastOne | None = None,
+        axis: FromZero | None = None,
     ) -> None:
         super().__init__()
         refuse_faults(
@@ -67,13 +68,8 @@ class Temperature(Scheme):
                 axis is not None and form == "constant",
                 f"temperature.axis is {axis}, but form 'constant' reads no position; leave axis out",
             ),
-            (
-                length < 1 or (factor is not None and factor < 1),
-                f"temperature needs length and factor of at least 1; got {length} and {factor}",
-            ),
         )
-        self.form, self.coefficient, self.length, self.factor = form, coefficient, length, factor
-        self.axis = check_axis("temperature", axis)
+        self.form, self.coefficient, self.length, self.factor, self.axis = form, coefficient, length, factor, axis
 
     @property
     def declares(self) -> Declares:

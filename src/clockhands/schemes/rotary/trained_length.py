@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clockhands.errors import ConfigError, refuse
+from clockhands.errors import ConfigError
 from clockhands.schemes.rotary.spectra import NEEDS, SPECTRA
 
 LENGTHS = ("fope", "dual-chunk")
@@ -106,12 +106,11 @@ def _complete_entry(entry: Any, find: Completion, scheme: Any = None, common: Ma
     return {"scheme": entry, **added} if added else entry
 
 
-def require_trained_length(scheme: str, length: int | None, least: int = 1) -> int:
-    """Return the trained length. Raises ConfigError where it is not given, or below ``least``."""
+def require_trained_length(scheme: str, length: int | None) -> int:
+    """Return the trained length. Raises ConfigError where it is not given."""
     if length is None:
         sentence = f"{scheme}.original_length is not given, and {scheme} needs it: {NEEDS['original_length']}"
         raise ConfigError([f"{sentence}; write it as in original_length = 512"], "the scheme")
-    refuse(length < least, f"{scheme}.original_length is {length}, but must be at least {least}")
     return length
 
 
@@ -125,7 +124,6 @@ def choose_window(scheme: str, window: int | None, length: int | None) -> int:
         sentence = f"{scheme}.window is not given, and neither is original_length, of which it would be {share}"
         advice = f"{NEEDS['original_length']}, as in original_length = 512; or write the window itself, below that"
         raise ConfigError([f"{sentence}: write {advice}"], "the scheme")
-    length = None if length is None else require_trained_length(scheme, length, least=2)
     if window is None:
         return max(1, (length or 0) // WINDOWS[scheme])
     if length is not None and window >= length:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 
 from clockhands.schemes.frequencies import (
-    check_above_zero,
     choose_working_dtype,
     compute_cos_sin,
     compute_frequencies,
@@ -33,7 +32,7 @@ class TwoRotations(Rotary):
     def __init__(self, name: str, head_dim: int, base: float, layout: Layout) -> None:
         super().__init__(layout)
         check_pairs(name, head_dim, "head_dim")
-        self.name, self.head_dim, self.base = name, head_dim, check_above_zero(f"{name}.base", base)
+        self.name, self.head_dim, self.base = name, head_dim, base
 
     def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
         """Yield positions to which queries and keys of far pairs are rotated, and which pairs those are: [B, S, T]."""

@@ -8,8 +8,8 @@ from typing import final
 import torch
 
 from clockhands.errors import PositionError
+from clockhands.options import Positive
 from clockhands.schemes.frequencies import (
-    check_above_zero,
     choose_angle_dtype,
     choose_working_dtype,
     compute_cos_sin,
@@ -58,15 +58,15 @@ class XPos(Scheme):
         self,
         head_dim: int,
         *,
-        base: float = 10_000.0,
+        base: Positive = 10_000.0,
         layout: Layout = "interleaved",
-        scale_base: float = 512.0,
+        scale_base: Positive = 512.0,
         gamma: float = 0.4,
     ) -> None:
         super().__init__()
         check_pairs("xpos", head_dim, "head_dim")
-        self.head_dim, self.base, self.layout = head_dim, check_above_zero("xpos.base", base), layout
-        self.scale_base, self.gamma = check_above_zero("xpos.scale_base", scale_base), gamma
+        self.head_dim, self.base, self.layout = head_dim, base, layout
+        self.scale_base, self.gamma = scale_base, gamma
 
     declares = Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
 
