@@ -96,3 +96,21 @@ def test_rows_and_heads_that_share_an_axis_are_told_apart(rows: int | None) -> N
         output = model(x)
     torch.testing.assert_close(received[0].q_BHSK, x.unflatten(0, (2, 3)))
     torch.testing.assert_close(output, x[:, :1].expand_as(x))
+
+
+def test_a_logit_of_no_key_takes_weight_and_the_others_are_told_beside_it() -> None:
+    """As GPT-OSS writes it: the largest of a row is taken away from all, which changes no distance."""
+    sink, received = torch.tensor(1.5), list[Attention]()
+
+    class WithSink(_WithPositions):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits = torch.cat([x @ x.transpose(-1, -2), sink.expand(*x.shape[:-1], 1)], dim=-1)
+            return (logits - logits.amax(-1, keepdim=True)).softmax(-1)[..., :-1]
+
+    x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    with AttentionTap(model := WithSink(), None, lambda _, attention: received.append(attention)):
+        weights = model(x)
+    assert received[0].sink
+    torch.testing.assert_close(received[0].logits_BHST, x @ x.transpose(-1, -2) - sink)
+    with AttentionTap(model, None, lambda _, attention: torch.zeros_like(attention.logits_BHST)):
+        torch.testing.assert_close(model(x), torch.full_like(weights, 1 / 5))  # four keys and the sink alike

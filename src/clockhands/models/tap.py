@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,8 @@ class Attention:
     """One attention of a forward pass. Shapes: B rows, H heads, S queries, T keys, K the width of a head.
 
     ``module`` computed it; ``name`` is its own. Keys are repeated for the heads that share them. ``logits`` are what
-    entered the softmax, with the mask as very negative numbers.
+    entered the softmax, with the mask as very negative numbers. With a ``sink``, one more logit of each query takes
+    weight and belongs to no key (GPT-OSS); the others are then told as their distance to it, so that it is 0.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Attention:
     q_BHSK: Tensor
     k_BHTK: Tensor
     logits_BHST: Tensor
+    sink: bool = False
 
 
 Change = Callable[[int, Attention], Tensor | None]
@@ -95,14 +98,18 @@ class AttentionTap(TorchFunctionMode):
         self.count = 0
         self.running = RunningModules(module, self._forget)
         self.products: list[_Product] = []
+        # transformers would hand the heads of one query that share their keys to PyTorch as so many queries.
+        self.unpacked = mock.patch.dict(os.environ, TRANSFORMERS_SDPA_FORCE_GQA="1")
 
     def __enter__(self) -> AttentionTap:
+        self.unpacked.start()
         self.running.__enter__()
         return super().__enter__()
 
     def __exit__(self, *fault: Any) -> None:
         super().__exit__(*fault)
         self.running.__exit__(*fault)
+        self.unpacked.stop()
 
     def _forget(self, module: nn.Module) -> None:
         """Forget what a module multiplied when it ran before."""
@@ -132,9 +139,13 @@ class AttentionTap(TorchFunctionMode):
         if factors is None:
             return func(*args, **kwargs)
         q, k = factors
-        changed = self._ask(q, k, logits.reshape(*q.shape[:3], k.shape[2]))
+        sink = logits[..., k.shape[2] :]
+        scores = logits[..., : k.shape[2]] - sink if sink.numel() else logits
+        changed = self._ask(q, k, scores.reshape(*q.shape[:3], k.shape[2]), bool(sink.numel()))
         if changed is None:
             return func(*args, **kwargs)
+        if sink.numel():  # a softmax does not change when every logit of a row moves by the same
+            changed = F.pad(changed, (0, 1))
         named = {name: value for name, value in kwargs.items() if name != "input"}
         return func(changed.reshape(logits.shape).to(logits.dtype), *args[1:], **named)
 
@@ -149,13 +160,16 @@ class AttentionTap(TorchFunctionMode):
         shaped = [
             product
             for product in self.products
-            if product.shape[-2:] == logits.shape[-2:] and product.shape.numel() == logits.numel()
+            if product.shape[-2] == logits.shape[-2]
+            and logits.shape[-1] - product.shape[-1] in (0, 1)  # 1: of a sink, which is written last
+            and product.shape[:-1].numel() == logits.shape[:-1].numel()
         ]
         own = [product for product in shaped if product.module is self.running.modules[-1][1]]
         if not shaped:
             return None
         self.products = []
-        product = own[0] if own else shaped[-1]
+        near = own or shaped[::-1]
+        product = next((product for product in near if product.shape[-1] == logits.shape[-1]), near[0])
         rows = self._count_rows(logits)
         return None if rows is None else _split_heads(product.queries, product.keys, rows)
 
@@ -192,9 +206,9 @@ class AttentionTap(TorchFunctionMode):
         value = value.repeat_interleave(q.shape[1] // value.shape[1], 1)
         return (changed.softmax(-1) @ value).to(value.dtype)
 
-    def _ask(self, q: Tensor, k: Tensor, logits: Tensor) -> Tensor | None:
+    def _ask(self, q: Tensor, k: Tensor, logits: Tensor, sink: bool = False) -> Tensor | None:
         self.count += 1
-        return self.change(self.count - 1, Attention(*self.running.modules[-1], q, k, logits))
+        return self.change(self.count - 1, Attention(*self.running.modules[-1], q, k, logits, sink))
 
 
 def _split_heads(q: Tensor, k: Tensor, rows: int) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import torch
+import transformers
 
 from clockhands.checking.checks.check import select
 from clockhands.checking.models.make_subjects import from_model
@@ -37,3 +39,30 @@ def test_a_check_that_fails_says_where_the_tokens_stand(
     (outcome,) = run_checks(subject, select([check]))
     assert (outcome.verdict, outcome.check) == ("FAIL", check)
     assert outcome.cause.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "options"),
+    [
+        # Four heads share two keys; in its window of 8, a step runs with a mask and a cache of the last keys alone.
+        ("mistral", {"sliding_window": 8}),
+        # A logit of no key takes part in its softmax.
+        ("gpt_oss", {"num_local_experts": 2, "num_experts_per_tok": 2, "head_dim": 8}),
+    ],
+)
+def test_the_steps_of_models_of_transformers_are_read_too(model_type: str, options: dict[str, int]) -> None:
+    config = transformers.AutoConfig.for_model(
+        model_type, num_hidden_layers=2, hidden_size=32, intermediate_size=32, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=100, max_position_embeddings=256, **options,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    rotate = model.model.rotary_emb.forward
+    model.model.rotary_emb.forward = lambda x, position_ids, *rest, **named: rotate(
+        x, position_ids + (position_ids.shape[-1] == 1), *rest, **named
+    )
+    (subject,) = from_model(model)
+    outcomes = run_checks(subject, select(["cache.steps", "cache.padded"]))
+    assert [outcome.cause for outcome in outcomes] == ["each decode step stands 1 too late"] * 2

@@ -98,9 +98,15 @@ class Case:
         stood_q = self.plain.locate(key, False, queries, rows[:, new].flatten(), places[:, new].flatten())
         count, total = keys_BJHK.shape[1], rows.shape[1]
         numbers = torch.arange(count, device=rows.device)
-        column = numbers.clamp(max=total - 1).expand(len(rows), -1).clone()
-        meant = rows.gather(1, column).flatten(), places.gather(1, column).flatten()
-        stood_k = self.plain.locate(key, True, keys_BJHK.flatten(0, 1), *meant).view(column.shape)
+        right = -1
+        for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
+            begun = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
+            near = places.gather(1, begun)
+            stood = self.plain.locate(
+                key, True, keys_BJHK.flatten(0, 1), rows.gather(1, begun).flatten(), near.flatten()
+            ).view(near.shape)
+            if (hits := int((stood == near).sum())) > right:
+                column, stood_k, right = begun, stood, hits
         rotation = self.plain.rotations[key][1]
         for b, j in (stood_k.isnan() | (numbers >= total)).nonzero().tolist():
             stands = self.plain.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows[b], places[b])

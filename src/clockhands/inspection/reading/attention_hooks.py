@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from clockhands.attention import RecordedAttention, is_installed, record
 from clockhands.errors import CheckpointError
@@ -108,7 +109,9 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
         def read(_: int, attention: TappedAttention) -> None:
             if receive is not None:
                 logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
-                weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(q.dtype)
+                scores = F.pad(logits, (0, int(attention.sink)))
+                weights = scores.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(q.dtype)
+                weights = weights[..., : k.shape[2]]
                 receive(ComputedAttention(attention.module, q, k, logits.to(q.dtype), weights, find_mask(logits)))
 
         with _use_eager_code(getattr(model, "config", None)), AttentionTap(within or model, None, read):
