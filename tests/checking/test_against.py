@@ -175,6 +175,8 @@ def test_other_vocabularies_are_refused() -> None:
     other.resize_token_embeddings(170)
     with pytest.raises(UsageError, match="has 170 tokens, LlamaForCausalLM 160: only models of the same vocabulary"):
         against.compare(other, model("llama"))
+    with pytest.raises(UsageError, match=r"returns .* LlamaForCausalLM 160: one was saved without its output layer"):
+        against.compare(model("llama").model, model("llama"))
 
 
 def test_the_reference_keeps_its_weights_whatever_is_tried() -> None:

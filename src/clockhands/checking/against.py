@@ -190,6 +190,11 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
         return Deviation(*names, size, first, None, said, (), tolerance=tolerance, **divergence)
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     actual, wanted = ours.logits(ids), theirs.logits(ids)
+    if actual.shape != wanted.shape:
+        raise UsageError(
+            f"{ours.name} returns {actual.shape[-1]} numbers for each token and {theirs.name} {wanted.shape[-1]}: "
+            "one was saved without its output layer; give two models of one kind"
+        )
     size, divergence = difference(actual, wanted), measure_divergence(actual, wanted)
     if size <= TOLERANCE:
         same = Deviation(*names, size, None, None, "", (), **divergence)

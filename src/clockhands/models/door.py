@@ -20,13 +20,12 @@ from clockhands.models.streaming import decide_streaming, open_streamed
 from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import (
     check_fits,
-    count_bytes,
     count_numbers,
+    count_stored_bytes,
     explain_faults,
     first_line,
     is_known,
     is_own,
-    list_weight_files,
     load_configuration,
     load_model,
     load_tokenizer,
@@ -146,7 +145,7 @@ def load_weights(
     """
     stored = 0  # bytes of a folder's weights as float32; the files of a hub name are not downloaded yet
     if Path(source).is_dir():
-        stored = sum(map(count_bytes, list_weight_files(Path(source), read_configuration(source))))
+        stored = count_stored_bytes(Path(source), read_configuration(source))
     numbers = count_numbers(opener, config, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "config": config}
     if must_fit:

@@ -6,6 +6,7 @@ import logging
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -14,9 +15,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.machine import measure_free_memory
-from clockhands.pretrained import load_model, refuse_not_finite
+from clockhands.pretrained import load_model, refuse_not_finite, refuse_untied
 from clockhands.progress import quiet
 
 _WARNING_LOGGER = "accelerate.big_modeling"
@@ -54,14 +55,28 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
         options |= {"device_map": {"": "disk"}, "offload_folder": folder}
         with quiet(_WARNING_LOGGER):
             model = load_model(opener, name, **options).eval()
+            stored = _find_offloaded(model)
+            refuse_untied(model, stored, name)
+            refuse_not_finite(_read_stored(model, stored, name), name)
             _read_by_layer(model, device)
-        stored = _find_offloaded(model)
-        refuse_not_finite(((weight, stored[weight]) for weight in stored), name)  # no more than one is in memory
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
     return model
+
+
+def _read_stored(model: nn.Module, stored: Any, source: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield every weight with its name, one in memory at a time; raise CheckpointError for one of another shape."""
+    needed = {name: weight.shape for name, weight in model.named_parameters(remove_duplicate=False)}
+    for name in stored:
+        weight = stored[name]
+        if weight.shape != needed.get(name, weight.shape):
+            raise CheckpointError(
+                f"the weights in {source} are not those of the model that its config.json describes: {name} has shape "
+                f"{list(weight.shape)}, not {list(needed[name])}; put back the files that were saved together"
+            )
+        yield name, weight
 
 
 def _read_by_layer(model: Any, device: torch.device) -> None:

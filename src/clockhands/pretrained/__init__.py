@@ -36,12 +36,13 @@ from clockhands.pretrained.models import (
     build_model,
     check_fits,
     check_weights,
-    count_bytes,
     count_numbers,
+    count_stored_bytes,
     list_weight_files,
     load_model,
     load_state,
     refuse_not_finite,
+    refuse_untied,
 )
 from clockhands.reading import read_json
 
@@ -57,8 +58,8 @@ __all__ = [
     "build_model",
     "check_fits",
     "check_weights",
-    "count_bytes",
     "count_numbers",
+    "count_stored_bytes",
     "encode_bare",
     "explain_faults",
     "find_special_tokens",
@@ -76,5 +77,6 @@ __all__ = [
     "read_json",
     "refuse_code",
     "refuse_not_finite",
+    "refuse_untied",
     "reload_configuration",
 ]

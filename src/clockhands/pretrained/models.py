@@ -5,16 +5,16 @@ torch is imported where it is needed: whoever reads a configuration does without
 
 from __future__ import annotations
 
-import logging
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.errors import CheckpointError, ClockhandsWarning, show_value
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained.files import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS, first_line, forbid_questions
 from clockhands.progress import quiet, without_bars
@@ -27,6 +27,10 @@ _POOLER = re.compile(r"(^|\.)pooler\.")
 """Names of weights that pool a state for classification, which nothing here reads; many checkpoints lack them."""
 MASKS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$")
 """Names under which older versions of transformers saved the causal masks of GPT-J and GPT-Neo."""
+_SCALES = re.compile(r"(scales?|scale_inv|SCB|absmax|qzeros|zero_points?)$")
+"""Names of what quantised weights are multiplied by and shifted by: without it they are other numbers."""
+_WHOLE = re.compile(r"^[IU]\d")
+"""Types of whole numbers, as safetensors names them."""
 
 
 def load_model(
@@ -48,8 +52,8 @@ def load_model(
         strict: whether weights that have no place in the model are refused; otherwise they are told.
         options: those of ``from_pretrained``.
 
-    Raises CheckpointError for weights that are missing, which transformers would draw at random, and for those of
-    another shape. No bar is drawn meanwhile.
+    Raises CheckpointError for weights that are missing, which transformers would draw at random, for those of another
+    shape, for quantised ones that nothing undoes, and for two that should be one. No bar is drawn meanwhile.
     """
     # Weights of other sizes are ignored here so that the report names them.
     with forbid_questions(), without_bars(), quiet("transformers"):
@@ -58,7 +62,25 @@ def load_model(
             output_loading_info=True, **options,
         )  # fmt: skip
     _judge_report(model, report, source, may_differ, strict=strict)
+    refuse_untied(model, dict(model.named_parameters(remove_duplicate=False)), source)
     return model
+
+
+def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path) -> None:
+    """Raise CheckpointError where the files hold two values of a weight that the configuration has once.
+
+    transformers then reads two weights, and other programs one of them. ``weights``: those in memory, by name.
+    """
+    for name, other in model.get_expanded_tied_weights_keys(all_submodels=True).items():
+        pair = weights.get(name), weights.get(other)
+        if any(weight is None or weight.is_meta for weight in pair) or pair[0] is pair[1]:
+            continue
+        if not pair[0].equal(pair[1].to(pair[0].device)):  # type: ignore[union-attr]
+            raise CheckpointError(
+                f"the weights in {source} are not those of the model that its {CONFIG} describes: it ties {name} to "
+                f"{other}, and the files hold both with different values; set tie_word_embeddings = false if two are "
+                f"meant, else take {name} out of the files"
+            )
 
 
 def _judge_report(
@@ -89,8 +111,17 @@ def _judge_report(
     ]
     if missing:
         faults.append(f"{_name_some(missing, 'is', 'are')} missing")
-    if unplaced and (faults or strict):
-        faults.append(f"{_name_some(unplaced, 'has', 'have')} no place in it")
+    scales = [name for name in unplaced if _SCALES.search(name)]
+    if unplaced and (faults or strict or scales):
+        faults.append(f"{_name_some(scales or unplaced, 'has', 'have')} no place in it")
+    quantization = getattr(model.config, "quantization_config", None)
+    if quantization is not None and getattr(model, "hf_quantizer", None) is None:
+        faults.append(f"they are quantised in a way that transformers does not know ({show_value(quantization)})")
+    for name, module in model.named_modules():
+        narrow = [part for part, weight in module.named_parameters(recurse=False) if weight.itemsize == 1]
+        if narrow and type(module).__module__.startswith("torch."):
+            faults.append(f"{name}.{narrow[0]} has numbers of 8 bits, with which its layer does not compute here")
+            break
     if faults:
         headless = missing and not is_base and not any(name.startswith(prefix) for name in missing)
         hint = "it was saved without its output layer" if headless else "put back the files that were saved together"
@@ -99,10 +130,12 @@ def _judge_report(
             f"{'; '.join(faults)}; {hint}"
         )
     if unplaced:
-        logging.getLogger(__name__).warning(
-            "%s holds weights that its %s has no place for: %s not read",
-            source, type(model).__name__, _name_some(unplaced, "is", "are"),
-        )  # fmt: skip
+        warnings.warn(
+            f"{source} holds weights that its {type(model).__name__} has no place for: "
+            f"{_name_some(unplaced, 'is', 'are')} not read",
+            ClockhandsWarning,
+            stacklevel=2,
+        )
 
 
 def _name_some(names: list[str], singular: str, plural: str) -> str:
@@ -141,22 +174,38 @@ def check_weights(folder: Path, raw: Mapping[str, Any] | None = None) -> None:
 
     ``raw``: its configuration, which may name the file. Only the headers are read.
     """
-    check_fits(sum(map(count_bytes, list_weight_files(folder, raw or {}))), folder)
+    check_fits(count_stored_bytes(folder, raw or {}), folder)
 
 
-def count_bytes(path: Path) -> int:
-    """Count what the tensors of a safetensors file take as float32; only its header is read. Raises CheckpointError."""
-    try:
-        refuse_strange_file(path)
-        with safe_open(path, framework="pt") as file:
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    except ClockhandsError:
-        raise
-    except Exception as fault:
-        raise CheckpointError(
-            f"{path} is no safetensors file, or a damaged one: {first_line(fault)}; put back a whole copy"
-        ) from fault
-    return sum(4 * math.prod(shape) for shape in shapes)
+def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
+    """Count what the tensors of a folder take as float32, from the headers of their files.
+
+    ``raw``: its configuration. Raises CheckpointError for a file that is damaged, for an index that does not tell where
+    each weight is, and for whole numbers in place of weights, where the configuration says nothing of quantisation.
+    """
+    count, holders = 0, dict[str, Path]()
+    for path, names in list_weight_files(folder, raw).items():
+        try:
+            with safe_open(path, framework="pt") as file:
+                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+                kinds = {name: part.get_dtype() for name, part in slices.items()}
+                count += sum(4 * math.prod(part.get_shape()) for part in slices.values())
+        except Exception as fault:
+            raise CheckpointError(
+                f"{path} is no safetensors file, or a damaged one: {first_line(fault)}; put back a whole copy"
+            ) from fault
+        if lost := sorted(names - kinds.keys()):
+            raise CheckpointError(f"{path} does not hold {lost[0]}, which the index beside it says; put back both")
+        for name, kind in kinds.items():
+            if name in holders:
+                raise CheckpointError(f"{name} stands in two files, {holders[name]} and {path}; take out the wrong one")
+            if _WHOLE.match(kind) and name.endswith((".weight", ".bias")) and "quantization_config" not in raw:
+                raise CheckpointError(
+                    f"{path} holds {name} as whole numbers ({kind}), and {CONFIG} does not say how they are quantised; "
+                    "put back the configuration that was saved with them"
+                )
+        holders |= dict.fromkeys(kinds, path)
+    return count
 
 
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
@@ -204,8 +253,8 @@ def refuse_not_finite(weights: Iterable[tuple[str, Tensor]], source: str | Path)
         )
 
 
-def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
-    """List the safetensors files that hold a model's weights.
+def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> dict[Path, set[str]]:
+    """List the safetensors files that hold a model's weights, each with the weights that an index says are in it.
 
     Raises CheckpointError for weights that are pickled or missing, for an index that leads elsewhere, and for an
     adapter, which is a part of another model.
@@ -220,16 +269,16 @@ def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
         raise CheckpointError(f"{folder} names {named!r} as its weights in {CONFIG}; only safetensors are read")
     chosen = [named] if named else [WEIGHTS, INDEX]
     first = next((folder / name for name in chosen if (folder / name).exists() or (folder / name).is_symlink()), None)
-    files = sorted(folder.glob("shard-*.safetensors")) if first is None else [first]
+    files = {path: set[str]() for path in (sorted(folder.glob("shard-*.safetensors")) if first is None else [first])}
     if first is not None and first.name.endswith(".json"):
         table = read_json(first).get("weight_map")
-        names = sorted(map(str, table.values())) if isinstance(table, dict) else []
-        if not names:
+        if not table or not isinstance(table, dict):
             raise CheckpointError(f"{first} cannot be read: it names no files (weight_map)")
-        for name in names:
-            if not name.endswith(".safetensors") or Path(name).name != name:
+        files = {}
+        for weight, name in sorted(table.items(), key=lambda item: str(item[1])):
+            if not str(name).endswith(".safetensors") or Path(str(name)).name != name:
                 raise CheckpointError(f"{first} names {name!r} for weights; only safetensors files beside it are read")
-        files = [folder / name for name in dict.fromkeys(names)]
+            files.setdefault(folder / name, set()).add(weight)
     if not files:
         pickles = sorted(path.name for path in folder.iterdir() if path.name.endswith((*PICKLES, ".bin.index.json")))
         if pickles:
