@@ -48,12 +48,14 @@ def test_a_check_that_fails_says_where_the_tokens_stand(
         ("mistral", {"sliding_window": 8}),
         # A logit of no key takes part in its softmax.
         ("gpt_oss", {"num_local_experts": 2, "num_experts_per_tok": 2, "head_dim": 8}),
+        # In one layer of four, nothing tells of positions.
+        ("cohere2", {"num_hidden_layers": 4}),
     ],
 )
 def test_the_steps_of_models_of_transformers_are_read_too(model_type: str, options: dict[str, int]) -> None:
     config = transformers.AutoConfig.for_model(
-        model_type, num_hidden_layers=2, hidden_size=32, intermediate_size=32, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=100, max_position_embeddings=256, **options,
+        model_type, hidden_size=32, intermediate_size=32, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=100, max_position_embeddings=256, **{"num_hidden_layers": 2, **options},
     )  # fmt: skip
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()

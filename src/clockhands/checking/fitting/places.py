@@ -178,7 +178,7 @@ class Plain:
         """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
         rotation, layer = self.rotations[key][keys], self.layers[key]
         plain = layer.k_BHTK if keys else layer.q_BHSK
-        if rotation is None or not rotation.rotates:
+        if rotation is None or not rotation.rotates or float(rotation.speeds_C.abs().max()) < 1e-7:
             return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
         return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
 

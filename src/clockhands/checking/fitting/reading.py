@@ -188,7 +188,8 @@ def _split(attention: Attention, known: float | None = None) -> Layer:
         scale, varied = known, True
     bias = torch.where(shared, logits - scale * products, 0.0).mean(0)
     spread = float((answered - scale * moved).abs().max()) if moved.numel() else float("inf")
-    exact = varied and spread <= _EXACT * max(1.0, float(answered.abs().max()))
+    chosen = int((allowed != allowed[-1:]).flatten(1).any(1).sum()) > 1  # keys by what tokens mean, as an indexer does
+    exact = varied and not chosen and spread <= _EXACT * max(1.0, float(answered.abs().max()))
     return Layer(attention.name, q, k, scale, bias, allowed.all(1).all(0) if exact else shared.any(0), exact)
 
 
