@@ -34,9 +34,12 @@ from clockhands.attention import attend  # noqa: E402
 from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
-from clockhands.scheme_pages.effect import make_positions  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # noqa: E402
-from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E402
+from clockhands.scheme_pages.picture import (  # noqa: E402
+    DRAWN_WITH,
+    make_figure,
+    make_positions,
+)
 from clockhands.scheme_pages.variants import (  # noqa: E402
     LEFT_OUT,
     VARIANTS,

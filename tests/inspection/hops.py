@@ -29,7 +29,7 @@ TURNS: dict[Place, str] = {
     ("inspection/reading/logit_split.py", "_split"): "split",
     ("inspection/reading/logit_split.py", "_compute_covariances"): "split",
     ("inspection/reading/logit_split.py", "compute_positional_share"): "measure",
-    ("inspection/measures/logits.py", "_describe_layer"): "measure",
+    ("inspection/measures/logits.py", "_describe_ends"): "measure",
     ("inspection/measures/measure.py", "make_finding"): "measure",
 }
 """Where the share of position in the logits is on its way: queries and keys, parts, sums, share, sentence, finding.

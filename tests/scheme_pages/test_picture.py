@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from clockhands.findings import Figure, Mark
-from clockhands.scheme_pages.effect import PICTURE_SIZES, compute_effect
-from clockhands.scheme_pages.picture import adds_vectors, make_encoding_panel, make_figure
+from clockhands.scheme_pages.picture import (
+    PICTURE_SIZES,
+    adds_vectors,
+    compute_effect,
+    make_encoding_panel,
+    make_figure,
+)
 from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Index, Sinusoidal, build
 

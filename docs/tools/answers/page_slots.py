@@ -1,4 +1,4 @@
-"""The slots that pages alone have, beside those of a study's own answer (`clockhands.studies.slots`).
+"""The slots that pages alone have, beside those of a study's own answer (`clockhands.studies.answer`).
 
 ``kind:VARIANT`` (the verdict in one word), ``during:VARIANT:STEP:MEASURE`` (at an evaluation), ``growth:VARIANT:SPLIT``
 (of the loss, over the test split), ``other:VARIANT:METRIC`` (the score by another metric of the same items),
@@ -21,7 +21,7 @@ from clockhands.comparison.statistics.exact import compare_ranks
 from clockhands.comparison.statistics.paired import ALPHA
 from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_p, format_score, judge
-from clockhands.studies.slots import NOT_MEASURED, SHARES, fill_slots, format_interval, list_values
+from clockhands.studies.answer import NOT_MEASURED, SHARES, fill_slots, format_interval, list_values
 
 
 def fill_slot(slot: str, comparison: Comparison, verdicts: Mapping[str, Verdict], growths: int = 1) -> str:

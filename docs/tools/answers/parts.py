@@ -27,7 +27,7 @@ from clockhands.data import open_corpus
 from clockhands.files import write_text
 from clockhands.generation import translate
 from clockhands.runs import Run
-from clockhands.studies.slots import format_interval
+from clockhands.studies.answer import format_interval
 from clockhands.training import train
 
 HERE = Path(__file__).parents[2] / "studies"

@@ -33,7 +33,7 @@ from clockhands.comparison.statistics.paired import ALPHA
 from clockhands.files import write_text
 from clockhands.schemes import Sinusoidal
 from clockhands.shapes import Float, Int, Tensor
-from clockhands.studies.slots import format_interval
+from clockhands.studies.answer import format_interval
 
 KEPT = STUDY_PAGES / "places.json"
 TRIALS = STUDY_PAGES / "places-trials.json"

@@ -83,7 +83,7 @@ ORDERED = "ordered"
 """What stands in a slot in place of a study for the difference of two variants that ``[[ordered]]`` names."""
 Rest: TypeAlias = Kind | Literal["later", "grows", "holds", "more", "less"]
 Rests: TypeAlias = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
-"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`slots.py`);
+"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`answer.py`);
 "grows", "holds": its loss on longer text (`gaps.py`)."""
 
 

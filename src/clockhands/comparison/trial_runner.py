@@ -30,7 +30,6 @@ from clockhands.data.encoding import encode_texts
 from clockhands.errors import BusyError, ClockhandsError, DataError, PositionError, ShortTextError
 from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.inspection import Subject, Windows, cut_windows
-from clockhands.inspection.during_training import CHEAP_MEASURES, MEASURE_FUNCTIONS
 from clockhands.inspection.reading.windows import select_one_length
 from clockhands.machine import describe_machine
 from clockhands.runs import Run, open_run
@@ -336,6 +335,8 @@ class Inside:
     @torch.no_grad()
     def look(self, model: Any, measures: Sequence[str] | None = None) -> dict[str, float]:
         """Measure a model; return finite numbers by name, none of a measure that does not apply."""
+        from clockhands.inspection.during_training import MEASURE_FUNCTIONS  # late: most plans measure nothing inside
+
         numbers: dict[str, float] = {}
         for name in self.measures if measures is None else measures:
             numbers |= MEASURE_FUNCTIONS[name](Subject.of(model), self.texts)
@@ -346,6 +347,8 @@ class During(TrainerCallback):
     """Measures whenever the validation loss is taken, as far as that costs next to nothing; ``seen``: step, numbers."""
 
     def __init__(self, inside: Inside) -> None:
+        from clockhands.inspection.during_training import CHEAP_MEASURES
+
         self.inside = inside
         self.measures = [name for name in inside.measures if name in CHEAP_MEASURES]
         self.seen: list[tuple[int, dict[str, float]]] = []

@@ -1,6 +1,11 @@
 """Findings: what every measurement returns, as plain data from which pages are drawn. They know nothing of models."""
 
-from clockhands.findings.drawing import (
+from clockhands.findings.figure import (
+    Figure,
+    Mark,
+    Number,
+    Panel,
+    Scalar,
     draw_columns,
     draw_heatmap,
     draw_seeds,
@@ -9,7 +14,6 @@ from clockhands.findings.drawing import (
     make_reference_line,
     put_together,
 )
-from clockhands.findings.figure import Figure, Mark, Number, Panel, Scalar
 from clockhands.findings.finding import SCHEMA, SHARE, Finding, Findings, Light, Reference, Table, set_html_renderer
 from clockhands.findings.text import choose_digits, join_words
 

@@ -31,6 +31,7 @@ from clockhands.schemes.catalogue import (
     Sizes,
     build,
     find_option_faults,
+    list_meant,
     list_sizes,
     read_part,
 )
@@ -50,7 +51,6 @@ from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.other_names import list_meant
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.dual_chunk import DualChunk
 from clockhands.schemes.rotary.fope import FoPE

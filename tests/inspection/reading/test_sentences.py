@@ -18,7 +18,6 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import (
     SENTENCE_TERMS,
     check_sentence_lengths,
-    decode_tokens,
     encode_sentences,
     make_comparison_rows,
     make_english_swaps,
@@ -26,7 +25,7 @@ from clockhands.inspection.reading.sentences import (
     split_sentence,
     swap_words,
 )
-from clockhands.inspection.reading.windows import Windows
+from clockhands.inspection.reading.windows import Windows, decode_tokens
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 from tests.inspection.words import WORDS, make_tokenizer

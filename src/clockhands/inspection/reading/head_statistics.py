@@ -18,7 +18,7 @@ import torch
 from clockhands.inspection.estimators.intervals import bootstrap_ratio, compute_jackknife_error, compute_t_factor
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.capture import BATCH, Capture
-from clockhands.inspection.reading.sentences import decode_tokens
+from clockhands.inspection.reading.windows import decode_tokens
 from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -24,11 +24,7 @@ from clockhands.inspection.reading.logit_split import (
     split_logits,
     split_text,
 )
-from clockhands.inspection.reading.windows import (
-    Windows,
-    check_tokenizer,
-    encode_text,
-)
+from clockhands.inspection.reading.windows import Windows, check_tokenizer, decode_tokens, encode_text
 from clockhands.models.subject import Subject
 from clockhands.pretrained import encode_bare, find_special_tokens
 from clockhands.shapes import Bool, Float, Int, Tensor
@@ -252,17 +248,6 @@ def _cut_word(piece: str) -> tuple[str, str, str]:
     """Return the punctuation before a word, the word, and the punctuation after it; punctuation alone is a word."""
     match = re.fullmatch(r"(\W*)(.*?)(\W*)", piece)
     return (match[1], match[2], match[3]) if match and match[2] else ("", piece, "")
-
-
-def decode_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Return every token as text, without the marks that tokenizers put before words.
-
-    Tokens of a byte-level tokenizer stand for bytes: "Ã©" is read as é, and a part of a character becomes �.
-    """
-    pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
-    if "ByteLevel" in str(getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", "")):
-        pieces = [tokenizer.convert_tokens_to_string([piece]).removeprefix(" ") for piece in pieces]
-    return [piece.replace("Ġ", "").replace("▁", "").removeprefix("##") or "␣" for piece in pieces]
 
 
 MOST_OTHERS = 48

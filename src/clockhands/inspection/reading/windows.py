@@ -80,6 +80,17 @@ def encode_text(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " 
     return window.ids_NT[0].tolist(), window.ordinary_T
 
 
+def decode_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return every token as text, without the marks that tokenizers put before words.
+
+    Tokens of a byte-level tokenizer stand for bytes: "Ã©" is read as é, and a part of a character becomes �.
+    """
+    pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+    if "ByteLevel" in str(getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", "")):
+        pieces = [tokenizer.convert_tokens_to_string([piece]).removeprefix(" ") for piece in pieces]
+    return [piece.replace("Ġ", "").replace("▁", "").removeprefix("##") or "␣" for piece in pieces]
+
+
 def check_counts(length: int | None, count: int) -> None:
     """Raise UsageError for windows of fewer tokens than ``SHORTEST``, and for fewer windows than ``FEWEST_TEXTS``."""
     if length is not None and length < SHORTEST:

@@ -20,7 +20,6 @@ from clockhands.model.position_config import SIDES, PositionConfig, spell_out_sh
 from clockhands.options import Option, convert, options_of, parse, takes_path
 from clockhands.pretrained import CONFIG, TOKENIZER
 from clockhands.runs.folder import find_model_folder
-from clockhands.runs.opening import read_clockhands_config
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.schemes import CATALOGUE, Composition
 
@@ -299,6 +298,8 @@ def require_model_folder(begin_from: Path) -> Path:
 
 def read_model_config(begin_from: Path) -> TransformerConfig:
     """Read the configuration of the model to begin from. Raises CheckpointError for a model of another project."""
+    from clockhands.runs.opening import read_clockhands_config  # late: few recipes begin from a model
+
     folder = require_model_folder(begin_from)
     try:
         return read_clockhands_config(folder)[1]
