@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, SmolLM3Config
+from transformers import AutoModelForCausalLM, Phi3Config, SmolLM3Config
 
 from clockhands.errors import UsageError
 from clockhands.extension import apply, list_methods, write_extended
@@ -205,6 +206,14 @@ def test_a_model_whose_layers_differ_is_not_given_them(tmp_path: Path) -> None:
 def test_what_plain_transformers_cannot_open_is_judged_and_not_chosen(tmp_path: Path) -> None:
     model = open_language_model(save_model(tmp_path, "llama"))
     assert {method.name for method in list_methods(model, LENGTH, LONG) if not can_write(model, method)} == set(METHODS)
+    # The class of Phi 3 takes LongRoPE alone.
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = Phi3Config(vocab_size=100, pad_token_id=0, max_position_embeddings=LENGTH, **sizes)
+    phi = replace(model, model=AutoModelForCausalLM.from_config(config))
+    methods = {method.name: method for method in list_methods(phi, LENGTH, LONG)}
+    assert [can_write(phi, methods[name]) for name in ("none", "linear", "yarn", "ntk", "ntk-beyond")] == [
+        True, False, False, True, True,
+    ]  # fmt: skip
     plain, best = make_judged("none", 3.0, 0.0), make_judged("rerope", 2.0, 0.0)
     unwritten = Judged(best.method, best.drift, None, best.cost, best.short_loss, writable=False)
     assert list_able([plain, unwritten]) == [plain] and list_able([plain, best])[0] is best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import apply, list_engine_lines, list_methods, write, write_extended
@@ -19,7 +20,7 @@ from clockhands.extension.reading import Drift, cut_texts
 from clockhands.extension.trial import Setting
 from clockhands.extension.write import make_cache_finding
 from clockhands.models import open_language_model
-from tests.runs.tiny import LENGTH, save_model, save_own_model
+from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model
 
 LONG = 4 * LENGTH
 
@@ -32,13 +33,17 @@ def make_ids() -> torch.Tensor:
     ("kind", "name"), [("llama", "yarn"), ("llama", "dynamic"), ("llama", "ntk-beyond"), ("gpt2", "tiled")]
 )
 def test_transformers_opens_what_was_written(kind: str, name: str, tmp_path: Path) -> None:
-    model = open_language_model(save_model(tmp_path / "model", kind))
+    folder = save_model(tmp_path / "model", kind)
+    make_tokenizer(model_max_length=LENGTH).save_pretrained(folder)
+    model = open_language_model(folder)
     (method,) = (each for each in list_methods(model, LENGTH, LONG) if each.name == name)
     assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "longer").eval()
     with apply(model, method) as extended, torch.inference_mode():
         expected = extended.compute_logits(make_ids())
         torch.testing.assert_close(theirs(input_ids=make_ids()).logits, expected, atol=1e-5, rtol=0)
+    longer_text = AutoTokenizer.from_pretrained(tmp_path / "longer")("a" * 2 * LONG, truncation=True)["input_ids"]
+    assert len(longer_text) == LONG, "the tokenizer cuts texts at the new length"
     assert not list((tmp_path / "longer").glob(".writing*"))
     with pytest.raises(UsageError, match="holds a model already; name another folder"):
         write_extended(model, method, LENGTH, LONG, tmp_path / "longer")
@@ -153,7 +158,7 @@ def test_a_folder_is_cleared_of_what_was_half_written_and_of_nothing_else(tmp_pa
 def test_what_does_not_compute_the_same_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = open_language_model(save_model(tmp_path / "model", "llama"))
     yarn = next(each for each in list_methods(model, LENGTH, LONG) if each.name == "yarn")
-    monkeypatch.setattr(write, "change_foreign_positions", lambda *given: None)
+    monkeypatch.setattr(write, "make_configuration", lambda extended, _: copy.deepcopy(extended.model.config))
     with pytest.raises(CheckpointError, match=r"differs by .* in its logits from what was judged; nothing was kept"):
         write_extended(model, yarn, LENGTH, LONG, tmp_path / "longer")
     assert not list((tmp_path / "longer").iterdir())

@@ -25,7 +25,7 @@ LENGTH = 32
 """Tokens of the texts that they claim to be trained on."""
 
 
-def make_tokenizer(*, start: bool = False) -> PreTrainedTokenizerFast:
+def make_tokenizer(*, start: bool = False, **changed: Any) -> PreTrainedTokenizerFast:
     """Make a tokenizer of the printable ASCII characters; ``start``: it puts <s> before every text."""
     words = {word: i for i, word in enumerate(["<unk>", "</s>", "<s>", *(chr(c) for c in range(32, 127)), "\n"])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
@@ -33,7 +33,7 @@ def make_tokenizer(*, start: bool = False) -> PreTrainedTokenizerFast:
     if start:
         tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 2)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>", bos_token="<s>" if start else None
+        tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>", bos_token="<s>" if start else None, **changed
     )
 
 

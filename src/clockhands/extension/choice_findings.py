@@ -59,10 +59,10 @@ def _describe_unwritten(choice: Choice) -> str:
     if not better:
         return ""
     names = join_words(f"{entry.method.name} ({entry.long_loss:.3f})" for entry in better)
-    reads, needs = ("reads", "needs") if len(better) == 1 else ("read", "need")
+    reads, them = ("reads", "it") if len(better) == 1 else ("read", "them")
     return (
-        f" Beyond the trained length {names} {reads} with a smaller mean loss than that ({least:.3f}), but {needs} an "
-        "attention of another kind, which plain transformers cannot open."
+        f" Beyond the trained length {names} {reads} with a smaller mean loss than that ({least:.3f}), but plain "
+        f"transformers cannot open a model with {them}."
     )
 
 

@@ -210,7 +210,24 @@ def explain_left_out(model: LanguageModel, methods: Iterable[Method]) -> str:
 
 def can_write(model: LanguageModel, method: Method) -> bool:
     """Return whether a model with a method can be opened again: by plain transformers, or here if it is a run."""
-    return not method.scheme or is_run(model.source)
+    if is_run(model.source) or method.scheme or not method.options:
+        return not method.scheme or is_run(model.source)
+    try:  # a class may take some rules alone, as that of Phi 3 does
+        type(model.model.config).from_dict(make_configuration(model, method).to_dict())
+    except Exception:
+        return False
+    return True
+
+
+def make_configuration(model: LanguageModel, method: Method) -> Any:
+    """Return a copy of the configuration of a model of transformers with the frequencies of a method."""
+    config = copy.deepcopy(model.model.config)
+    length = method.options.get("original_length")
+    change_foreign_positions(config, method.options, model.source, length or model.trained_length)
+    if method.options.get("spectrum") == "dynamic":
+        # Where the base grows with the text, transformers takes this number for the trained length.
+        config.get_text_config(decoder=True).max_position_embeddings = length
+    return config
 
 
 def find_dependence(model: LanguageModel, method: Method) -> int:
@@ -250,12 +267,7 @@ def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
     elif method.options and ours:
         yield replace(model, model=change_options(model.model, method.options))
     elif method.options:
-        config = copy.deepcopy(model.model.config)
-        length = method.options.get("original_length")
-        change_foreign_positions(config, method.options, model.source, length or model.trained_length)
-        text = config.get_text_config(decoder=True)
-        if method.options.get("spectrum") == "dynamic":
-            text.max_position_embeddings = length  # which transformers takes for the trained one
+        text = make_configuration(model, method).get_text_config(decoder=True)
         with _exchange_rotations(model, lambda rotary: type(rotary)(config=text).to(model.device)):
             yield model
     else:

@@ -17,15 +17,14 @@ from clockhands.errors import CheckpointError, ConfigError, PositionError, Usage
 from clockhands.explanation import convert, read_positions
 from clockhands.extension.choice_findings import describe_choice
 from clockhands.extension.choose import Choice, Judged
-from clockhands.extension.methods import Method, apply, changes_by_cache, read_by_cache
+from clockhands.extension.methods import Method, apply, changes_by_cache, make_configuration, read_by_cache
 from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text
 from clockhands.findings import Finding, Findings, Table
 from clockhands.model.huggingface_base import get_cache, name_cache
 from clockhands.models import LanguageModel, is_run, open_language_model
 from clockhands.models.language_model import count_rows_before, find_position_table
-from clockhands.models.positions import change_foreign_positions
-from clockhands.pretrained import CONFIG, read_json
+from clockhands.pretrained import CONFIG, TOKENIZER, read_json
 from clockhands.runs.opening import change_positions
 
 CONFIG4 = "config.transformers4.json"
@@ -204,19 +203,15 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         return
     if weights or method.table or not source.is_dir():
         model.save_pretrained(place)
-        tokenizer = copy.deepcopy(extended.tokenizer)
-        if getattr(tokenizer, "model_max_length", longest) < longest:  # it would cut texts at the old length
-            tokenizer.model_max_length = longest
-        tokenizer.save_pretrained(place)
-    config = copy.deepcopy(model.config)
-    if method.options:
-        change_foreign_positions(config, method.options, extended.source, extended.trained_length)
+        extended.tokenizer.save_pretrained(place)
+    settings = read_json(place / TOKENIZER) if (place / TOKENIZER).exists() else {}
+    if settings.get("model_max_length", longest) < longest:  # it would cut texts at the old length
+        write_text(place / TOKENIZER, json.dumps({**settings, "model_max_length": longest}, indent=2))
+    config = make_configuration(extended, method) if method.options else copy.deepcopy(model.config)
     text, table = config.get_text_config(decoder=True), find_position_table(model)
-    text.max_position_embeddings = longest
-    # transformers takes this number for the trained length where the base grows with the text.
-    if method.options.get("spectrum") == "dynamic":
-        text.max_position_embeddings = method.options["original_length"]
-    elif table is not None and not hasattr(table[1], "offset"):
+    if method.options.get("spectrum") != "dynamic":
+        text.max_position_embeddings = longest
+    if table is not None and not hasattr(table[1], "offset"):
         # RoBERTa's configuration counts the rows before the first token's, OPT's does not.
         text.max_position_embeddings += count_rows_before(table[1])
     if getattr(text, "rope_parameters", None):  # tuples become lists, as they are read back
