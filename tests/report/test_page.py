@@ -218,7 +218,7 @@ def test_shares_are_shown_in_percent_as_verdicts_tell_them() -> None:
     )
     page = make_page(plain(share)).replace("\xa0", " ").replace("&nbsp;", " ")
     words = re.sub(r"<[^>]+>", "", page[page.index("<main") :])
-    assert "9.24 %[8, 10]untrained 1.3 % [1, 2]" in words
+    assert "9.2 %[8, 10]untrained 1.3 % [1, 2]" in words
     assert "0.0924" not in page
 
 

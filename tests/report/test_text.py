@@ -43,8 +43,26 @@ def test_quantity_and_span() -> None:
     assert format_amount(0.93042, SHARE, (0.93041, 0.93044)) == "93.042", "the digits of its interval"
     assert format_amount(0.93042, SHARE, (0.9, 0.95)) == format_amount(0.93042, SHARE) == "93"
     assert format_interval((0.93041, 0.93044)) == "[0.93041, 0.93044]"
+    assert format_interval((0.0671, 0.0677), SHARE, "6.7 % (95 % interval 6.7 % to 6.8 %)") == "[6.7, 6.8]"
     assert format_interval((0.5, 0.5)) == "[0.5, 0.5]"
     assert format_interval(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "told", "shown"),
+    [
+        (0.0402, SHARE, "Positions carry 4.0 % (95 % interval 3.9 % to 4.1 %).", "4.0"),
+        (0.984, SHARE, "98.4 % of 1,000 are right, 98 % of them twice.", "98.4"),
+        (4.17, "tokens", "The 4 heads of layer 4.1 attend 4.2 tokens far.", "4.2"),
+        (4.17, "tokens", "Four layers, 4 heads, layer 4.5, version 4.17.2, 4.1-fold.", "4.17"),
+        (-0.0213, "nats", "better by 0.02 nats (-0.021)", "−0.021"),
+        (47117.2, "", "from 6.3 to 47,117 positions", "47,117"),
+        (4, "heads", "0 of 8 heads, possibly 4", "4"),
+        (0.5, "", "", "0.5"),
+    ],
+)
+def test_a_number_is_written_as_its_sentence_writes_it(value: float, unit: str, told: str, shown: str) -> None:
+    assert format_amount(value, unit, told=told) == shown
 
 
 def test_slugs_are_safe_and_distinct() -> None:

@@ -96,7 +96,11 @@ def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
         light=min(a.light, b.light, key=_WORST.index),
         table=_combine_tables(a.table, b.table),
         figure=_combine_figures(a.figure, b.figure),
-        details={**details, "A": format_quantity(a.value, a.unit), "B": format_quantity(b.value, b.unit)},
+        details={
+            **details,
+            "A": format_quantity(a.value, a.unit, a.interval, a.verdict),
+            "B": format_quantity(b.value, b.unit, b.interval, b.verdict),
+        },
     )
 
 

@@ -24,6 +24,7 @@ _ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/
 """A path from the root with at least one folder; no address, no tag, no fraction."""
 _MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
 """A hyphen before a number, at the beginning of a word or of an interval's end; none between numbers or in a name."""
+_NUMBER = re.compile(r"(?<![\w.,−-])[−-]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w|\.\d)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!al\.)(?<!vs\.)(?<!cf\.)\s+|\n")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -69,39 +70,56 @@ def scale_unit(unit: str) -> tuple[float, str]:
     return (100.0, f"% {rest}".strip()) if first == SHARE else (1.0, unit)
 
 
-def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None) -> str:
-    """Return a number of this unit as a reader sees it, without the unit; with the digits of its interval."""
+def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None, told: str = "") -> str:
+    """Return a number of this unit as a reader sees it, without the unit: as the sentence ``told`` writes it.
+
+    What no sentence tells has three significant digits, or as many as keep the ends of its interval apart.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return format_number(value)
     factor, _ = scale_unit(unit)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        digits = 3 if not interval else choose_digits(interval[0] * factor, interval[1] * factor, 3, format_number)
-        return format_number(value * factor if factor != 1.0 else value, digits)
-    return format_number(value)
+    number = value * factor if factor != 1.0 else value
+    digits = 3 if not interval else choose_digits(interval[0] * factor, interval[1] * factor, 3, format_number)
+    return _find_told(number, told) or format_number(number, digits)
 
 
-def format_quantity(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None) -> str:
+def _find_told(number: float, told: str) -> str:
+    """Return how a sentence writes a number: of what in it is this number rounded, the longest; else nothing."""
+    longest = ""
+    for text in _NUMBER.findall(told):
+        bare = text.replace(",", "").replace("−", "-")
+        rounding = 0.5 * 10.0 ** -len(bare.partition(".")[2])
+        # A single whole digit may be another number of the sentence: "4 heads" is not 4.2 rounded.
+        near = abs(float(bare) - number) <= rounding * (1 + 1e-9) and len(bare.lstrip("-")) > 1
+        if (near or float(bare) == number) and len(text) > len(longest):
+            longest = text
+    return longest.replace("-", "−")
+
+
+def format_quantity(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None, told: str = "") -> str:
     """Return a number and its unit, with a space that does not break; digits as ``format_amount``."""
-    shown = format_amount(value, unit, interval)
+    shown = format_amount(value, unit, interval, told)
     return f"{shown}\u00a0{replace_controls(scale_unit(unit)[1])}" if unit else shown
 
 
-def format_interval(interval: Sequence[Number] | None, unit: str = "") -> str:
-    """Return ``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
+def format_interval(interval: Sequence[Number] | None, unit: str = "", told: str = "") -> str:
+    """Return ``[0.21, 0.34]``, its ends as ``format_amount`` writes them; or nothing."""
     if not interval:
         return ""
-    interval = [end * scale_unit(unit)[0] for end in interval]
-    digits = choose_digits(interval[0], interval[1], 3, format_number)
-    return f"[{format_number(interval[0], digits)}, {format_number(interval[1], digits)}]"
+    low, high = (format_amount(end, unit, interval, told) for end in interval)
+    return f"[{low}, {high}]"
 
 
 def describe_measured(finding: Finding, signature: str = "") -> str:
     """Return the value of a finding with its interval, its references by name, and the signature: a caption's end."""
     if finding.value is None or isinstance(finding.value, str):
         return f"Measured by {replace_controls(signature)}." if signature else ""
-    value = format_quantity(finding.value, finding.unit, finding.interval)
-    parts = [f"Value {value} {format_interval(finding.interval, finding.unit)}".strip()]
+    unit, told = finding.unit, finding.verdict
+    value = format_quantity(finding.value, unit, finding.interval, told)
+    parts = [f"Value {value} {format_interval(finding.interval, unit, told)}".strip()]
     for reference in finding.references:
-        beside = f"{replace_controls(reference.name)} {format_quantity(reference.value, finding.unit)}"
-        parts.append(f"{beside} {format_interval(reference.interval, finding.unit)}".strip())
+        beside = f"{replace_controls(reference.name)} {format_quantity(reference.value, unit, told=told)}"
+        parts.append(f"{beside} {format_interval(reference.interval, unit, told)}".strip())
     measured = f" Measured by {replace_controls(signature)}." if signature else ""
     return f"{'; '.join(parts)}.{measured}"
 

@@ -57,15 +57,12 @@ def test_four_pages_agree_on_one_run(tmp_path_factory: pytest.TempPathFactory) -
     row = next(row for row in told.table.rows if row[:2] == ("with √d", "after training"))
     length, variation = float(row[2]), float(row[3])  # type: ignore[arg-type]
     assert abs(length - variation) > 0.5, "a test of two quantities that are equal would show nothing"
-    assert f"{length:.2f} times after" in told.verdict and f"and {variation:.2f} times as much" in told.verdict
+    long, varied = format_ratio(length), format_ratio(variation)
+    assert f"{long} times after" in told.verdict and f"and {varied} times as much" in told.verdict
+    assert f'<span class="value">{long}&nbsp;<small>length of' in (folder / "report.html").read_text("utf8")
     inspected = inspect(folder, control=False)["loudness"]
-    assert inspected.details["length"] == pytest.approx(length) and inspected.details["variation"] == pytest.approx(
-        variation
-    )
-    assert (
-        f"a token is {format_ratio(length)} times as long as a position, and tokens vary "
-        f"{format_ratio(variation)} times" in inspected.verdict
-    )
+    assert (inspected.details["length"], inspected.details["variation"]) == pytest.approx((length, variation))
+    assert f"a token is {long} times as long as a position, and tokens vary {varied} times" in inspected.verdict
     subject = open_subject(folder)
     windows = choose_windows(subject, None, None, DEFAULT_COUNT)
     answered = MEASURE_FUNCTIONS["loudness"](subject, windows)

@@ -24,6 +24,7 @@ from clockhands.inspection import Subject, open_subject
 from clockhands.inspection.during_training import read_input_levels
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.loudness import Levels, Loudness
+from clockhands.inspection.number_format import format_ratio
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
@@ -105,7 +106,7 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
         question="Where does a word go when its position is added?",
         verdict=(
             f"In its first two dimensions the word moves on a circle of radius {float(radius.mean()):.3f} around "
-            f"itself, once in {2 * math.pi:.2f} positions; over all dimensions the step away is {moved:.2f} times as "
+            f"itself, once in {2 * math.pi:.2f} positions; over all dimensions the step away is {format_ratio(moved)} times as "
             f"long as the word."
         ),
         value=moved,
@@ -157,7 +158,7 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
         verdict=(
             f"{'One rotation' if worst < EXACT else 'No one rotation'} R(k) for all t, each hand rotated by k times "
             f"its own speed: the largest error over all t and k = {join_words(map(str, steps))} is "
-            f"{1e8 * worst:,.1f} × 10⁻⁸."
+            f"{1e8 * worst:,.2f} × 10⁻⁸."
         ),
         value=worst,
         light="good" if worst < EXACT else "bad",
@@ -191,8 +192,8 @@ def find_loudness(translators: Translators) -> Finding:
     moments, labels = ("before training", "after training"), ("with √d", "without √d")
     length = {key: levels.length for key, levels in measured.items()}
     variation = {key: levels.variation for key, levels in measured.items()}
-    before, after, quiet_before, quiet_after = [f"{length[key]:.2f}" for key in measured]
-    varied = [f"{variation[key]:.2f}" for key in measured]
+    before, after, quiet_before, quiet_after = [format_ratio(length[key]) for key in measured]
+    varied = [format_ratio(variation[key]) for key in measured]
     panels = [
         draw_columns(
             "line", moments, {label: [values[label, when] for when in moments] for label in labels},

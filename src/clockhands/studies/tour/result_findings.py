@@ -115,7 +115,7 @@ def find_training_curves(translators: Translators) -> Finding:
         question="How do they learn?",
         verdict=(
             f"The loss ends at {final[MAIN]:.3f} nats per token; without positions at "
-            f"{final[NO_POSITION]:.2f}, without √d_model at {final[NO_SCALE]:.2f}."
+            f"{final[NO_POSITION]:.3f}, without √d_model at {final[NO_SCALE]:.3f}."
         ),
         value=final[MAIN],
         unit="nats per token",
