@@ -37,7 +37,7 @@ from clockhands.training import train
 HERE = Path(__file__).parents[2] / "studies"
 KEPT = HERE / "extending.json"
 RECIPES = HERE.parents[1] / "recipes"
-FACTOR, TEXTS, SHORT_TEXTS, STEPS = 4, 48, 256, 200
+FACTOR, TEXTS, SHORT_TEXTS, STEPS, QUESTIONS = 4, 48, 256, 200, 400
 SEEDS = range(5)
 MASKED = {
     "model.kind": "encoder", "model.encoder_layers": 2, "data.asked": 0.9, "training.max_steps": 1500,
@@ -108,12 +108,14 @@ def measure_reach(folder: Path) -> dict[str, Any]:
         for model, stream in open_models(folder, recipe):
             trained = int(model.trained_length or 0)
             lengths = choose_lengths(trained, 8 * trained)
-            found.append(measure(model, stream, lengths, trained, texts=TEXTS, items=100))
+            found.append(measure(model, stream, lengths, trained, texts=4 * TEXTS, items=QUESTIONS))
             weights.append(hash_weights(model))
+            print(recipe, found[-1].usable, flush=True)
         usable = [one.usable.length for one in found]
+        failed = [any(rung.shown_not for rung in one.usable.rungs if rung.length <= trained) for one in found]
         kept[f"{name}, usable"] = ", ".join(map(str, usable))
         kept[f"{name}, least usable"], kept[f"{name}, most usable"] = min(usable), max(usable)
-        kept[f"{name}, trained"] = trained
+        kept[f"{name}, trained"], kept[f"{name}, shown not to read it"] = trained, sum(failed)
         kept[f"{name}, weights"] = ", ".join(weights)
         kept |= _compare_lengths(name, found)
     return kept
