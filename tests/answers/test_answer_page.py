@@ -163,7 +163,7 @@ def test_a_study_without_a_question_is_linked(tides: Comparison) -> None:
 
 def test_facts_are_written_as_they_are_asked_for() -> None:
     assert [format_fact(rest, FACTS) for rest in ("moon.far:0", "moon.far", "moon.phases")] == ["384", "384", "8"]
-    assert format_fact("moon.tiny", FACTS) == "1.25e-16"
+    assert format_fact("moon.tiny", FACTS) == "1 × 10⁻¹⁶"
     assert format_fact("moon.low:1", FACTS) == "−0.5"
     with pytest.raises(KeyError):
         fill("[[exact/moon.near]]", {}, FACTS)

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from answer_page import describe_verdict
 from exact import FACTS
+from generate import BODIES
 from kept import list_kept, read_kept
 from measurement_notes import describe_earlier_plan
-from question import Question, read_questions
+from question import EXACT, SLOT, Question, read_questions
 
 from clockhands.checking.checks.check import CHECKS
 from clockhands.cli.flags import declare, read_options
@@ -195,6 +196,17 @@ SAME = (
 def test_the_same_quantity_is_the_same_number(name: str, told: str, printed: str, line: str) -> None:
     (shown,) = [row for row in QUESTIONS[name].attempt.prints.splitlines() if row.startswith(line)]
     assert re.findall(told, read_open(name)) == re.findall(printed, shown)
+
+
+def test_a_quantity_has_the_same_digits_on_all_pages() -> None:
+    """A loss that is 3.4 in a sentence and 3.41 in the table below it is two numbers to a reader."""
+    texts = [path.read_text("utf8") for path in BODIES.glob("*.md")]
+    texts += [claim.short for question in QUESTIONS.values() for claim in question.claims]
+    shown: dict[tuple[str, str], set[str]] = {}
+    for slot in (slot for text in texts for slot in SLOT.finditer(text)):
+        quantity, _, digits = slot[2].partition(":" if slot[1] == EXACT else "|")
+        shown.setdefault((slot[1], quantity), set()).add(digits.removeprefix("a"))
+    assert len(shown) > 150 and {quantity: digits for quantity, digits in shown.items() if len(digits) > 1} == {}
 
 
 def test_readme_and_pages_tell_the_same_ceilings() -> None:

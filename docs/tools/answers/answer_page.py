@@ -24,6 +24,9 @@ TOPICS = {
 FIRST = ("order-at-all", "why-not-the-index", "why-sine-and-cosine", "sum-or-concatenate", "scale")
 """The questions that are read first, in this order."""
 CHANNELS = "../studies/figures/mechanism-{}.svg"
+ROUNDING = 1e-6
+"""What is smaller is an error of rounding: its power of ten is told."""
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LINK = re.compile(r"\]\((#|studies/|schemes/)([^)]*)\)")
 PLAIN = re.compile(r"([−+]?\d[\d,]*(?:\.\d+)?(?:e[-−]?\d+)?)(?: to ([−+]?\d[\d,]*(?:\.\d+)?) over)?")
 
@@ -210,7 +213,7 @@ def _write_claims(questions: Iterable[Question]) -> list[str]:
         )
         for number, (claim, question) in sorted(numbered.items())
     ]
-    return ["# Claim by claim", "", *write_table(("", "claim", "verdict"), rows), ""]
+    return ["# Claim by claim", "", *write_table(("number", "claim", "verdict"), rows), ""]
 
 
 def fill(text: str, measured: Measured, facts: Facts, question: Question | None = None) -> str:
@@ -272,7 +275,7 @@ def _find_range_of_seeds(comparison: Comparison, variant: str) -> str:
 
 
 def format_fact(rest: str, facts: Facts) -> str:
-    """Return a computed value as text; ``FACT.KEY:2`` has two decimals, and whole numbers have none."""
+    """Return a computed value as text; ``FACT.KEY:2`` has two decimals, whole numbers none, rounding one digit."""
     path, _, digits = rest.partition(":")
     name, _, key = path.partition(".")
     value = facts[name][key]
@@ -280,4 +283,7 @@ def format_fact(rest: str, facts: Facts) -> str:
         return value
     if digits:
         return f"{value:,.{int(digits)}f}".replace("-", "−")
+    if 0 < abs(value) < ROUNDING:
+        mantissa, _, power = f"{value:.0e}".partition("e")
+        return f"{mantissa} × 10{str(int(power)).translate(RAISED)}".replace("-", "−")
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

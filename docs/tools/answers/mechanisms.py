@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import io
 import json
+import textwrap
 from collections.abc import Callable, Sequence
 
 import matplotlib
 import numpy as np
 import torch
 from exact.added import make_rows
-from kept import STUDY_PAGES
+from kept import STUDY_PAGES, read_kept
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from clockhands.explanation.rotation import Rotation
 from clockhands.files import write_text
+from clockhands.studies.slots import list_values
 
 FOLDER = STUDY_PAGES / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
@@ -36,7 +38,7 @@ def picture(name: str, message: str) -> Callable[[Callable[[], Figure]], Callabl
     def register(draw: Callable[[], Figure]) -> Callable[[], Figure]:
         def draw_titled() -> Figure:
             figure = draw()
-            figure.suptitle(message, fontsize=11, fontweight="bold")
+            figure.suptitle(textwrap.fill(message, 46), fontsize=11, fontweight="bold")
             return figure
 
         PICTURES[name] = draw_titled
@@ -45,8 +47,8 @@ def picture(name: str, message: str) -> Callable[[Callable[[], Figure]], Callabl
     return register
 
 
-def start(columns: int = 1, width: float = 7.2, height: float = 2.8, **options: object) -> tuple[Figure, list]:
-    """Return a figure with a row of axes."""
+def start(columns: int = 1, width: float = 5.2, height: float = 2.8, **options: object) -> tuple[Figure, list]:
+    """Return a figure with a row of axes, no wider than what a phone shows without making its letters small."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(np.atleast_1d(figure.subplots(1, columns, **options)))
 
@@ -61,7 +63,7 @@ def draw_scale() -> Figure:
             arrow = {"arrowstyle": "-|>", "color": colour, "lw": 3, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
             axes.annotate("", (length, height), (0, height), arrowprops=arrow)
             axes.text(length + 0.8, height, f"{name}, {length:.3g}", va="center", color=colour)
-        axes.set(title=title, xlim=(0, 34), ylim=(-0.6, 1.6))
+        axes.set(title=title, xlim=(-2, 36), ylim=(-0.6, 1.6))
         axes.axis("off")
     return figure
 
@@ -76,7 +78,7 @@ def draw_order() -> Figure:
     ids, order = torch.tensor([4, 5, 6, 7]), torch.tensor([3, 2, 0, 1])
     cases = (
         ("no positions", "none", False),
-        ("no positions, causal mask", "none", True),
+        ("causal mask alone", "none", True),
         ("sinusoid", "sinusoidal", False),
     )
     for axes, (title, scheme, causal) in zip(panels, cases, strict=True):
@@ -133,7 +135,15 @@ def draw_hand() -> Figure:
 def draw_block(axes: Axes, left: float, bottom: float, width: float, text: str, colour: str) -> None:
     """Draw a labelled box of height 1."""
     axes.add_patch(Rectangle((left, bottom), width, 1, facecolor=colour, edgecolor="white", lw=2))
-    axes.text(left + width / 2, bottom + 0.5, text, ha="center", va="center", color="white", fontsize=9)
+    axes.text(
+        left + width / 2,
+        bottom + 0.5,
+        text,
+        ha="center",
+        va="center",
+        color="black" if colour == LIGHT else "white",
+        fontsize=9,
+    )
 
 
 def make_blank(axes: Axes, right: float, top: float) -> None:
@@ -190,23 +200,25 @@ def draw_terms() -> Figure:
         bottom += values
     axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="the same for every query")
     axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
 @picture("four-parts", "Word–word is the same whoever bit; position–position is not")
 def draw_parts() -> Figure:
-    """By how much one trained head prefers Tom to the dog, part by part, in both sentences."""
-    figure, (axes,) = start(height=2.8)
-    shown = TRAINED_PARTS["parts"]["shown"]
-    first = [sentences[0][0] - sentences[0][3] for sentences in shown.values()]
-    second = [sentences[1][3] - sentences[1][1] for sentences in shown.values()]
-    places = np.arange(len(shown))
-    axes.bar(places - 0.2, first, 0.38, color=BLUE, label="Tom bit a dog")
-    axes.bar(places + 0.2, second, 0.38, color=ORANGE, label="a dog bit Tom")
+    """By how much trained heads prefer Tom to the dog, part by part, in both sentences: the means of the page."""
+    figure, (axes,) = start(height=2.9)
+    parts = ("word–word", "word–position", "position–word", "position–position", "all four")
+    for shift, sentence, colour, label in (
+        (-0.2, "Tom bit", BLUE, "Tom bit a dog"),
+        (0.2, "dog bit", ORANGE, "a dog bit Tom"),
+    ):
+        told = [TRAINED_PARTS["parts"][f"Tom over dog, {part}, {sentence}"] for part in parts]
+        means = [float(text.partition(" ")[0].replace("−", "-")) for text in told]
+        axes.bar(np.arange(5) + shift, means, 0.38, color=colour, label=label)
     axes.axhline(0, color="black", lw=0.8)
     axes.set(ylabel="score of Tom − score of dog")
-    axes.set_xticks(places, shown)
+    axes.set_xticks(range(5), [part.replace("–", "–\n") for part in parts])
     axes.legend(frameon=False)
     return figure
 
@@ -233,7 +245,7 @@ def draw_index() -> Figure:
     places = np.arange(0, 500)
     growing.plot(places, places, color=ORANGE, label="index")
     growing.axhline(512**0.5, color=BLUE, label="length of a word, √512")
-    growing.set(xlabel="position", ylabel="length of the vector")
+    growing.set(xlabel="position", ylabel="length of the vector", ylim=(-20, 680))
     growing.legend(frameon=False, fontsize=8)
     for row, length in enumerate((5, 9)):
         shared.plot(np.arange(length) / (length - 1), np.full(length, row), "o-", color=(BLUE, ORANGE)[row])
@@ -243,19 +255,21 @@ def draw_index() -> Figure:
     return figure
 
 
-@picture("do-positions-survive", "Words stay readable; places fade, layer by layer")
+@picture("do-positions-survive", "With residual connections the place stays readable; without, it is gone")
 def draw_survival() -> Figure:
-    """What is read back of words and positions, by layer."""
+    """How often the place is read back from the states of untrained models, by layer."""
     figure, (axes,) = start(height=2.6)
-    layers = range(7)
-    for what, colour in (("word", BLUE), ("position", ORANGE)):
-        axes.plot(layers, [INSPECTED[f"{what} read back, layer {n}"] for n in layers], "o-", color=colour, label=what)
-    axes.set(xlabel="behind layer (0: the input)", ylabel="read back exactly, %", ylim=(0, 104))
+    measured = read_kept("do-positions-survive")
+    variants = (("with residual connections", "pre-norm", BLUE), ("without", "pre-norm, no residuals", ORANGE))
+    for name, variant, colour in variants:
+        seeds = [list_values("before", f"position read back, layer {n}", measured, variant) for n in range(5)]
+        axes.plot(range(5), 100 * np.mean(seeds, axis=1), "o-", color=colour, label=name)
+    axes.set(xlabel="after layer (0: the input)", ylabel="place found, %", ylim=(0, 104), xticks=range(5))
     axes.legend(frameon=False)
     return figure
 
 
-@picture("learned-or-fixed", "A sinusoid begins in the order of places; a table as noise")
+@picture("learned-or-fixed", "How alike two places are: in a sinusoid neighbours are; a table begins as noise")
 def draw_tables() -> Figure:
     """Cosines between the rows of a sinusoid and of a fresh table."""
     figure, panels = start(2, width=5.6, height=2.9)
@@ -276,9 +290,9 @@ def draw_dependence() -> Figure:
     rows = generator.normal(size=(24, 8))
     omega = 10_000.0 ** (-np.arange(0, 16, 2) / 16)
     scores = (
-        ("a learned table: e_i·e_j", rows @ rows.T),
-        ("a rotation: Σ cos ω(i − j)", np.cos((i - j)[..., None] * omega).sum(-1)),
-        ("ALiBi: −m·|i − j|", -np.abs(i - j)),
+        ("table: e_i·e_j", rows @ rows.T),
+        ("rotation: Σ cos ω(i − j)", np.cos((i - j)[..., None] * omega).sum(-1)),
+        ("ALiBi: −s·|i − j|", -np.abs(i - j)),
     )
     for axes, (title, values) in zip(panels, scores, strict=True):
         axes.imshow(values, cmap="Blues")
@@ -296,11 +310,13 @@ def draw_angles() -> Figure:
     for begin, end, colour in ((0, 0.64, BLUE), (0.64, 2.56, ORANGE)):
         arc = np.linspace(begin, end, 80)
         circle.plot(np.sin(arc), np.cos(arc), color=colour, lw=4)
-    circle.set(aspect="equal", title="a hand of 628 tokens")
+    circle.set(aspect="equal")
+    circle.set_title("hand of 628 tokens", fontsize=10)
     circle.axis("off")
     for begin, end, colour, name in ((0, 64, BLUE, "trained"), (64, 256, ORANGE, "beyond")):
         line.plot([begin, end], [-0.1 * begin, -0.1 * end], color=colour, lw=3, label=name)
-    line.set(xlabel="distance", ylabel="ALiBi's bias", title="a line")
+    line.set(xlabel="distance", ylabel="ALiBi's bias")
+    line.set_title("a line", fontsize=10)
     line.legend(frameon=False)
     return figure
 
@@ -410,7 +426,7 @@ def draw_seen() -> Figure:
 @picture("packing", "Documents kept apart")
 def draw_packing() -> Figure:
     """The mask of two packed documents."""
-    figure, (axes,) = start(width=3.6, height=3.2)
+    figure, (axes,) = start(height=3.2)
     query, key = np.mgrid[0:12, 0:12]
     allowed = (key <= query) & ((query < 5) == (key < 5))
     axes.imshow(np.where(allowed, query - key, np.nan), cmap="Blues_r")

@@ -43,7 +43,6 @@ def measure_readers() -> dict[str, Any]:
     """Train readers of all four parts, and of one alone, and return what each tells."""
     right: dict[str, list[float]] = {}
     preferred: dict[str, list[tuple[float, float]]] = {}
-    shown: dict[str, list[list[float]]] = {}
     for seed in SEEDS:
         for name, parts in {WHOLE: PARTS, **{part: (part,) for part in PARTS}}.items():
             for moved in (False, True):
@@ -52,9 +51,7 @@ def measure_readers() -> dict[str, Any]:
                 right.setdefault(key, []).append(measure_right(reader, moved=moved))
                 print(seed, key, right[key][-1], flush=True)
                 if name == WHOLE and not moved:
-                    scores = read_twins(reader)
-                    shown = shown or scores
-                    for part, (first, second) in scores.items():
+                    for part, (first, second) in read_twins(reader).items():
                         preferred.setdefault(part, []).append((first[0] - first[3], second[3] - second[1]))
     kept: dict[str, Any] = {}
     alpha = ALPHA / len(right)
@@ -66,7 +63,7 @@ def measure_readers() -> dict[str, Any]:
         for sentence, values in zip(("Tom bit", "dog bit"), zip(*pairs, strict=True), strict=True):
             kept[f"Tom over dog, {part}, {sentence}"] = format_interval(values, 2, sign="+", alpha=alpha)
             kept[f"Tom over dog, {part}, {sentence}, verdict"] = judge(values, alpha)
-    return {**kept, "shown": shown}
+    return kept
 
 
 @torch.no_grad()

@@ -106,8 +106,8 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
         question="Where does a word go when its position is added?",
         verdict=(
             f"In its first two dimensions the word moves on a circle of radius {float(radius.mean()):.3f} around "
-            f"itself, once in {2 * math.pi:.2f} positions; over all dimensions the step away is {format_ratio(moved)} times as "
-            f"long as the word."
+            f"itself, once in {2 * math.pi:.2f} positions; over all dimensions the step away is "
+            f"{format_ratio(moved)} times as long as the word."
         ),
         value=moved,
         unit="lengths of the word",
