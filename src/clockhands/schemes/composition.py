@@ -19,6 +19,7 @@ from clockhands.schemes.frequencies import check_axes, drop_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import (
     AttentionInputs,
+    Bias,
     Declares,
     KeyPositions,
     Keys,
@@ -32,6 +33,7 @@ from clockhands.schemes.scheme import (
     ScoreMod,
     States,
     Values,
+    Vectors,
 )
 from clockhands.shapes import Float, Tensor
 
@@ -174,12 +176,12 @@ class Composition(Scheme):
         for part in self.own.values():
             cast(Scheme, part).reset_parameters()
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors | None:
         placed = [(part, pos) for part in self.parts for pos in self._positions.select(part, pos_BS)]
         encodings = [encoding for part, pos in placed if (encoding := part.encode(pos, layer)) is not None]
         return sum(encodings[1:], encodings[0]) if encodings else None
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places | None:
         return self._positions.locate(x_BSD, pos_BS, past_BHTA)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
@@ -209,7 +211,7 @@ class Composition(Scheme):
             out_BHSK = part.rotate_back(out_BHSK, *self._positions.select(part, qpos, kpos))
         return out_BHSK
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"] | None:
+    def bias(self, at: AttentionInputs) -> Bias | None:
         """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits."""
         # Windows wait for the parts that read whole rows: those are told by the mask, and -inf would spoil their sums.
         late = "logits" in self.active_hooks()
@@ -246,9 +248,7 @@ class Composition(Scheme):
         part = next((part for part in self.parts if "weigh" in part.active_hooks()), None)
         return super().weigh(logits_BHST, at) if part is None else part.weigh(logits_BHST, self._select(part, at))
 
-    def values(
-        self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
-    ) -> Float[Tensor, "B H S K"]:
+    def values(self, out_BHSK: Values, weights_BHST: Logits, at: AttentionInputs) -> Values:
         for part in self.parts:
             if "values" in part.active_hooks():
                 out_BHSK = part.values(out_BHSK, weights_BHST, self._select(part, at))
@@ -295,7 +295,7 @@ class _PartPositions:
         """The number of coordinates that the parts read."""
         return combine_declarations(self.parts).axes or 1
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places | None:
         """Return the coordinates that the arguments of ``Scheme.locate`` give, with the model's own behind them.
 
         None if no part places tokens. Raises PositionError for real-valued positions where a part takes whole ones, and

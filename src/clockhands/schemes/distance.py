@@ -11,9 +11,12 @@ from torch import nn
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import is_traced
-from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
+from clockhands.schemes.scheme import AttentionInputs, Bias, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
+Distances = Num[Tensor, " R"]
+Curves = Float[Tensor, "H R"]
+"""The bias of every head at each distance."""
 Curve = Callable[[Tensor], Tensor]
 
 
@@ -29,7 +32,7 @@ class DistanceBias(Scheme):
     lean_score_mod = True
     axis: int | None = None
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         """Return the bias at each distance query position - key position: [H, R], float32.
 
         It is differentiable in the parameters. Raises PositionError for real-valued distances where it looks them up.
@@ -57,7 +60,7 @@ class DistanceBias(Scheme):
         _check_one_coordinate(qpos, kpos)
         return qpos, kpos, self.compute_curve
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows are one expanded row."""
         q_BS, k_BT, curve = self.place_on_line(at.qpos, at.kpos)
         distance_BST = compute_distances(q_BS, k_BT)
@@ -101,7 +104,7 @@ class DistanceBiasSum(DistanceBias):
         self.parts = nn.ModuleList(parts)
         self.queries_share_bias_row = all(part.queries_share_bias_row for part in parts)
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         curves = [cast(DistanceBias, part).compute_curve(distance_R) for part in self.parts]
         return sum(curves[1:], curves[0])
 

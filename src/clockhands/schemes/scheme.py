@@ -45,6 +45,8 @@ HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh
 Positions = Num[Tensor, "#B S"] | Num[Tensor, "#B S A"] | Num[Tensor, "B H S A"]
 KeyPositions = Num[Tensor, "#B T"] | Num[Tensor, "#B T A"] | Num[Tensor, "B H T A"]
 """One row serves all texts of a batch."""
+Vectors = Float[Tensor, "#B S P"]
+"""What the input layer adds to the tokens, or sets beside them."""
 States = Float[Tensor, "B S D"]
 """The input of a layer, from which queries, keys and values are projected."""
 Queries = Float[Tensor, "B H S K"]
@@ -55,6 +57,8 @@ Values = Float[Tensor, "B H N Kv"]
 """Values, or what is attended of them."""
 Places = Float[Tensor, "B H T A"]
 """The coordinates that tokens gave themselves."""
+Bias = Float[Tensor, "#B #H S T"]
+"""What is added to the logits; one row, or one head, serves all."""
 Logits = Float[Tensor, "B H S T"]
 """Logits, or weights, of every query and key."""
 MaskedPairs = Bool[Tensor, "#B #H S T"]
@@ -242,7 +246,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return 1 / math.sqrt(head_dim)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors | None:
         """Return vectors for the input layer to add or concatenate, [B, S, P]; None where the scheme adds nothing.
 
         ``layer`` is the layer before which they are added: 0, or any where a model adds them again at every layer.
@@ -251,7 +255,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return None
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places | None:
         """Return the coordinates that tokens compute for themselves, [B, H, S, A], which are used as positions.
 
         ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the
@@ -273,7 +277,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return v_BHTK
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"] | None:
+    def bias(self, at: AttentionInputs) -> Bias | None:
         """Return what is added to the scaled logits, [B, H, S, T], from positions alone or with queries and keys."""
         return None
 
@@ -285,9 +289,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """Return attention weights of masked logits (-inf where masked). A row that is masked whole becomes zeros."""
         return softmax(logits_BHST)
 
-    def values(
-        self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
-    ) -> Float[Tensor, "B H S K"]:
+    def values(self, out_BHSK: Values, weights_BHST: Logits, at: AttentionInputs) -> Values:
         """Return the attended values, [B, H, S, K], with whatever the weights add to them."""
         return out_BHSK
 

@@ -108,13 +108,10 @@ class ContentDistance(Measure):
         reason = _find_fault(reading)
         if reason:
             return self.skip(reason)
-        shares, products_LN, squares_LN = _measure_layers(reading)
+        (shares, products_LN, squares_LN), control = reading.with_control(_measure_layers)
         low, high = bootstrap_ratio(products_LN, squares_LN)
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
-        untrained = None
-        if reading.control:
-            fresh, *_ = _measure_layers(reading.control)
-            untrained = sum(row[0] + row[1] for row in fresh) / len(fresh)
+        untrained = sum(row[0] + row[1] for row in control[0]) / len(control[0]) if control else None
         together, interval = format_estimate(query + key, low, high)
         numbers = f"{interval}{describe_untrained(untrained)}"
         verdict = (

@@ -113,12 +113,10 @@ class CrossAttentionByPosition(Measure):
         if not reading.capture.cross_modules:
             reason = reading.capture.unread_reason or "no cross-attention over the source was seen"
             return self.skip(f"Not measured: {reason}.")
-        layers, untrained = read_cross_attention(reading.subject, reading.capture), None
-        if reading.control:
-            fresh = read_cross_attention(reading.control.subject, reading.control.capture)
-            untrained = float(torch.stack([layer.by_position_H for layer in fresh]).mean())
+        layers, fresh = reading.with_control(lambda either: read_cross_attention(either.subject, either.capture))
         shares_LH = torch.stack([layer.by_position_H for layer in layers])
         value = float(shares_LH.mean())
+        untrained = float(torch.stack([layer.by_position_H for layer in fresh]).mean()) if fresh else None
         without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
         low, high = compute_jackknife_interval(value, without_g)
         return self.make_finding(

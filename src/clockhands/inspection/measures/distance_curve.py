@@ -5,8 +5,6 @@ In names of tensors ``j`` are the offsets that the mask allows, ``n`` the pairs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns, put_together
@@ -64,8 +62,9 @@ class DistanceCurve(Measure):
         subject, splits = reading.subject, reading.logit_splits
         if subject.mechanisms and not DISTANCE_MECHANISMS & set(subject.mechanisms):
             return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
-        shares = _find_shares(splits)
-        untrained_shares = _find_shares(reading.control.logit_splits) if reading.control else None
+        shares, untrained_shares = reading.with_control(
+            lambda either: [sum_groups(split.compute_layer_shares())[DISTANCE] for split in either.logit_splits]
+        )
         largest = max(range(len(shares)), key=shares.__getitem__)
         untrained = untrained_shares[largest] if untrained_shares else None
         read = [compute_distance_curve(split_first_batch(layer)) for layer in reading.capture.layers]
@@ -114,11 +113,6 @@ class DistanceCurve(Measure):
                 "beyond": exceeds_chance,
             },
         )
-
-
-def _find_shares(splits: Sequence[LogitSplit]) -> list[float]:
-    """Return the share of distance in the variance of the logits, layer by layer."""
-    return [sum_groups(split.compute_layer_shares())[DISTANCE] for split in splits]
 
 
 def compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], float]:

@@ -70,19 +70,16 @@ class HeadsByPosition(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the number of heads that attend mostly by position."""
-        layers, control = reading.head_statistics, reading.control
+        layers = reading.head_statistics
         shares_LH = torch.stack([layer.by_position_H for layer in layers])
-        intervals_LH2 = torch.stack([layer.by_position_interval_H2 for layer in layers])
-        count, surely, possibly = (
-            reading.count_by_position(shares, MOSTLY_EXPLAINED, undecided=undecided)
-            for shares, undecided in (
-                (shares_LH, False), (intervals_LH2[..., 0], False), (intervals_LH2[..., 1], True),
+        low_LH, high_LH = torch.stack([layer.by_position_interval_H2 for layer in layers]).unbind(-1)
+        count, untrained = reading.with_control(
+            lambda either: either.count_by_position(
+                torch.stack([layer.by_position_H for layer in either.head_statistics]), MOSTLY_EXPLAINED
             )
-        )  # fmt: skip
-        untrained = None
-        if control:
-            untrained_LH = torch.stack([layer.by_position_H for layer in control.head_statistics])
-            untrained = control.count_by_position(untrained_LH, MOSTLY_EXPLAINED)
+        )
+        surely = reading.count_by_position(low_LH, MOSTLY_EXPLAINED)
+        possibly = reading.count_by_position(high_LH, MOSTLY_EXPLAINED, undecided=True)
         table = _make_table(reading)
         names = [f"layer {row[0]} head {row[1]}: {row[-1]}" for row in table.rows if row[-1]]
         more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

@@ -94,11 +94,9 @@ class LogitLayers(Measure):
         """Measure every layer; the value is the share of position alone in the first."""
         splits = reading.logit_splits
         shares = [split.compute_layer_shares() for split in splits]
-        positional = [compute_positional_share(share) for share in shares]
-        untrained = None
-        if reading.control:
-            control_shares = [split.compute_layer_shares() for split in reading.control.logit_splits]
-            untrained = [compute_positional_share(share) for share in control_shares]
+        positional, untrained = reading.with_control(
+            lambda either: [compute_positional_share(split.compute_layer_shares()) for split in either.logit_splits]
+        )
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
         return self.make_finding(
@@ -212,7 +210,7 @@ class LogitHeads(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the largest share that position alone has in the logits of one."""
         splits = reading.logit_splits
-        shares_LH = compute_head_shares(reading)
+        shares_LH, untrained_LH = reading.with_control(compute_head_shares)
         ranked_LH = shares_LH.clone()
         for at, sink in reading.sinks.items():
             if sink.follows != "position":  # it looks there for the token, or that is undecided
@@ -220,7 +218,7 @@ class LogitHeads(Measure):
         layer, head = divmod(int(ranked_LH.argmax()), shares_LH.shape[1])
         value, split = float(shares_LH[layer, head]), splits[layer]
         low, high = bootstrap_ratio(split.cov_NHt[:, head, _POSITION_ALONE].sum(-1), split.var_NH[:, head])
-        untrained = float(compute_head_shares(reading.control).max()) if reading.control else None
+        untrained = None if untrained_LH is None else float(untrained_LH.max())
         term_shares = split.compute_head_shares()
         share, numbers = format_estimate(value, low, high)
         if untrained is not None:

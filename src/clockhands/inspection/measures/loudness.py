@@ -162,10 +162,8 @@ class Loudness(Measure):
         outliers = find_outlier_rows(tables)
         if outliers:
             numbers = ", ".join(map(str, outliers[:MOST_NAMED])) + (" …" if len(outliers) > MOST_NAMED else "")
-            verdict += (
-                " Outlying position rows, over three times as long as the median row or under a third of it: "
-                f"{numbers}."
-            )
+            longer = "over three times as long as the median row or under a third of it"
+            verdict += f" Outlying position rows, {longer}: {numbers}."
         return self.make_finding(
             verdict,
             trained.share,
@@ -174,7 +172,7 @@ class Loudness(Measure):
             interval=(low, high),
             light=light,
             table=_make_table(tables, trained, untrained),
-            figure=_draw_figure(tables, trained, untrained),
+            figure=_draw_figure(tables, outliers, trained, untrained),
             details={"length": trained.length, "variation": trained.variation, "scale": tables.scale},
         )
 
@@ -238,7 +236,7 @@ def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Ta
     return Table.of(columns, rows)
 
 
-def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> Figure:
+def _draw_figure(tables: Tables, outliers: list[int], trained: Levels, untrained: Levels | None) -> Figure:
     """Draw the three shares as bars, and the length of every position row."""
     shares = draw_columns(
         "bars",
@@ -252,7 +250,6 @@ def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> F
         ylabel="share of squared length",
     )
     norms = tables.positions_ND.double().norm(dim=-1)
-    outliers = find_outlier_rows(tables)
     lengths = [make_mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if outliers:
         lengths.append(make_mark("points", outliers, norms[outliers], label="outliers"))
@@ -274,14 +271,12 @@ STILL = 0.1
 
 @dataclass(frozen=True)
 class _ChannelMoves:
-    """By how much positions change each channel, as a multiple of the standard deviation of the tokens there.
+    """By how much positions move each channel: their standard deviation over that of the tokens there.
 
-    ``varying_D``: the standard deviation over positions: what differs from place to place, and can be taken for another
-    token. ``shift_D``: the size of the mean over positions, which every token gets alike.
+    The mean over positions, which every token gets alike, is no part of it.
     """
 
     varying_D: Float[Tensor, " D"]
-    shift_D: Float[Tensor, " D"]
 
     @property
     def num_still(self) -> int:
@@ -301,9 +296,7 @@ def compute_channel_moves(positions_TD: Float[Tensor, "T D"], token_variance_D: 
     """
     if not bool((token_variance_D > 0).all()):
         raise ValueError("tokens do not vary in every channel, so that a move has nothing to be compared with")
-    spread_D = token_variance_D.double().sqrt()
-    positions = positions_TD.double()
-    return _ChannelMoves(positions.std(0, correction=0) / spread_D, positions.mean(0).abs() / spread_D)
+    return _ChannelMoves(positions_TD.double().std(0, correction=0) / token_variance_D.double().sqrt())
 
 
 def measure_channel_moves(tables: Tables, capture: Capture) -> _ChannelMoves | None:

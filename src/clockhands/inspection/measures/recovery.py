@@ -30,6 +30,8 @@ FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """What the position rows are multiplied by, one after the other."""
 NEIGHBOURS = 10
 """Other token rows, the nearest to one, that are compared before and after; fewer where there are fewer."""
+MOST_COMPARED = 300
+"""Tokens whose neighbours are compared."""
 HARMLESS = 0.95
 """Adding positions counts as harmless if a larger share of the tokens than this is recovered."""
 
@@ -137,18 +139,18 @@ class Sample:
         """How many other rows are called a row's neighbours: as many as there are, up to ``NEIGHBOURS``."""
         return min(NEIGHBOURS, len(self.rows) - 1)
 
-    def compare_neighbours(self, added_nD: Float[Tensor, "n D"], count: int | None = None, most: int = 300) -> float:
-        """Return the share of the ``count`` nearest other rows that stay, the mean over the first ``most`` tokens.
+    def compare_neighbours(self, added_nD: Float[Tensor, "n D"], count: int | None = None) -> float:
+        """Return the share of the ``count`` (default: ``num_neighbours``) nearest other rows that stay, on average.
 
-        ``count`` is ``num_neighbours`` unless another number is given.
+        The first ``MOST_COMPARED`` tokens are compared.
         """
-        count = count or self.num_neighbours
         tokens_nD, unit_VD = self.rows[self.targets], F.normalize(self.rows, dim=-1)
-        own_row = self.targets[:most, None]
-        before, after = (
-            (x[:most] @ unit_VD.T).scatter(1, own_row, -torch.inf).topk(count).indices
-            for x in (tokens_nD, tokens_nD + added_nD)
-        )
+        nearest = []
+        for vectors_nD in (tokens_nD, tokens_nD + added_nD):
+            cosines_nV = vectors_nD[:MOST_COMPARED] @ unit_VD.T
+            cosines_nV.scatter_(1, self.targets[:MOST_COMPARED, None], -torch.inf)  # the row itself is no neighbour
+            nearest.append(cosines_nV.topk(count or self.num_neighbours).indices)
+        before, after = nearest
         return float((before[:, :, None] == after[:, None, :]).any(-1).float().mean())
 
 

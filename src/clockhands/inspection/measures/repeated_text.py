@@ -6,7 +6,7 @@ from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.measures.measure import TEXT_HEADING, WINDOWS, Measure
 from clockhands.inspection.measures.survival import MOST_TEXTS
 from clockhands.inspection.number_format import format_percent, format_percent_range
-from clockhands.inspection.reading.capture import LEAST_SHARED, NGRAM, Repeats
+from clockhands.inspection.reading.capture import LEAST_SHARED, NGRAM
 from clockhands.inspection.reading.reading import Reading
 
 WARNING_SHARE = 0.05
@@ -33,45 +33,38 @@ class RepeatedText(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Count windows that repeat an earlier one; the value is their share of all windows."""
-        repeats = reading.capture.repeats
-        sizes = {int(group): int((repeats.groups_N == group).sum()) for group in repeats.groups_N.unique()}
+        repeats, length = reading.capture.repeats, int(reading.capture.ordinary_T.sum())
+        first_windows, sizes = repeats.groups_N.unique(return_counts=True)
+        num_texts = len(repeats.groups_N)
+        count = num_texts - len(sizes)
+        verdict = f"None of the {num_texts:,} windows repeats an earlier one."
+        if count:
+            # Probes are judged on windows that repeat those they were fitted on only if all that they read do.
+            probed = "that do not repeat those they were fitted on"
+            if len(repeats.groups_N[:MOST_TEXTS].unique()) == 1:
+                which = "all windows" if num_texts <= MOST_TEXTS else f"the first {MOST_TEXTS}, which they read,"
+                probed = f"that repeat those they were fitted on, since {which} repeat each other"
+            verdict = (
+                f"{count:,} of {num_texts:,} windows ({format_percent(repeats.share)}) "
+                f"{'repeat' if count > 1 else 'repeats'} an earlier one, directly or through others: at least half of "
+                f"the runs of {min(NGRAM, length)} tokens occur there too. The intervals treat windows as independent, "
+                f"so they are too narrow; probes are judged on windows {probed}."
+            )
+        if repeats.templated:
+            verdict += (
+                f" {format_percent(repeats.fixed)} of the tokens are fixed by their position (tokens permuted "
+                f"{format_percent_range(*repeats.fixed_by_chance)}): what is measured of positions is measured of "
+                "those tokens too."
+            )
         return self.make_finding(
-            _describe(repeats, int(reading.capture.ordinary_T.sum())),
+            verdict,
             repeats.share,
             unit=SHARE,
             references=(Reference("running text", 0.0),),
             light="warn" if repeats.share > WARNING_SHARE or repeats.templated else "good",
             table=Table.of(
-                ("first window of a group", "windows in it"), [item for item in sizes.items() if item[1] > 1]
+                ("first window of a group", "windows in it"),
+                [row for row in zip(first_windows, sizes, strict=True) if row[1] > 1],
             ),
             details={"fixed by the place": repeats.fixed},  # saved findings keep this name
         )
-
-
-def _describe(repeats: Repeats, length: int) -> str:
-    """Say how many windows of ``length`` ordinary tokens repeat an earlier one, and how many tokens are fixed."""
-    num_texts = len(repeats.groups_N)
-    count = num_texts - len(repeats.groups_N.unique())
-    verdict = f"None of the {num_texts:,} windows repeats an earlier one."
-    if count:
-        verdict = (
-            f"{count:,} of {num_texts:,} windows ({format_percent(repeats.share)}) "
-            f"{'repeat' if count > 1 else 'repeats'} an earlier one, directly or through others: at least half of the "
-            f"runs of {min(NGRAM, length)} tokens occur there too. The intervals treat windows as independent, so they "
-            f"are too narrow; {_describe_probes(repeats)}"
-        )
-    if repeats.templated:
-        verdict += (
-            f" {format_percent(repeats.fixed)} of the tokens are fixed by their position (tokens permuted "
-            f"{format_percent_range(*repeats.fixed_by_chance)}): what is measured of positions is measured of those "
-            "tokens too."
-        )
-    return verdict
-
-
-def _describe_probes(repeats: Repeats) -> str:
-    """Say whether probes are judged on windows that repeat those they were fitted on: only if all they read do."""
-    if len(repeats.groups_N[:MOST_TEXTS].unique()) > 1:
-        return "probes are judged on windows that do not repeat those they were fitted on."
-    which = "all windows" if len(repeats.groups_N) <= MOST_TEXTS else f"the first {MOST_TEXTS}, which they read,"
-    return f"probes are judged on windows that repeat those they were fitted on, since {which} repeat each other."

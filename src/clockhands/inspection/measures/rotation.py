@@ -145,17 +145,18 @@ class RotationFrequencies(Measure):
             )
         quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in orders.values()]
 
-        def measure(layers: Sequence[Layer]) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor], float]:
-            """Return sums and shares of the pairs of each layer, and the mean share of their fastest quarters."""
-            sums = [compute_pair_sums(subject, layers[index], capture.ordinary_T) for index in orders]
+        def measure(either: Reading) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor], float]:
+            """Return sums and shares of the pairs of each layer, and the mean share of their fastest quarters.
+
+            Of the control they are the same pairs of the same layers, in the same order.
+            """
+            sums = [compute_pair_sums(subject, either.capture.layers[index], capture.ordinary_T) for index in orders]
             shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
             of_quarters = [float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)]
             return sums, shares, sum(of_quarters) / len(of_quarters)
 
-        sums, shares, share = measure(capture.layers)
-        fresh, untrained = None, None
-        if reading.control is not None:  # the same pairs of the same layers, in the same order
-            _, fresh, untrained = measure(reading.control.capture.layers)
+        (sums, shares, share), control = reading.with_control(measure)
+        fresh, untrained = (None, None) if control is None else control[1:]
         unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
         equal = sum(len(pairs) / len(order_F) for pairs, order_F in zip(quarters, orders.values(), strict=True))
         equal /= len(orders)

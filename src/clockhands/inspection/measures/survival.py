@@ -166,9 +166,8 @@ class Survival(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Probe every layer; the value is the share of positions read back after the last."""
-        subject, capture, control = reading.subject, reading.capture, reading.control
-        trained = probe_layers(subject, capture)
-        untrained = probe_layers(control.subject, control.capture) if control else None
+        subject, capture = reading.subject, reading.capture
+        trained, untrained = reading.with_control(lambda either: probe_layers(either.subject, either.capture))
         chance = 1 / int(capture.measured_T.sum())
         split_shares = _probe_without_residuals(subject, capture)
         without_residuals = [float(shares_n.mean()) for shares_n in split_shares]
@@ -345,20 +344,19 @@ class StateShare(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure the states after every layer; the value is the share after the last."""
         capture = reading.capture
-        # One layer at a time, since the states may lie on the disk.
-        shares = [estimate_position_share(hidden[:, capture.measured_T]) for hidden in capture.hidden]
+
+        def measure(either: Reading) -> list[float]:  # a layer at a time, since the states may lie on the disk
+            return [estimate_position_share(hidden[:, either.capture.measured_T]) for hidden in either.capture.hidden]
+
+        shares, untrained = reading.with_control(measure)
         ranks = [compute_stable_rank(hidden[:, capture.measured_T]) for hidden in capture.hidden]
-        untrained = None
-        if reading.control:
-            fresh = reading.control.capture
-            untrained = [estimate_position_share(hidden[:, fresh.measured_T]) for hidden in fresh.hidden]
         interval = jackknife_position_share(capture.hidden[-1][:, capture.measured_T])
         return self.make_finding(
             _describe_share(shares, interval, untrained),
             shares[-1],
             unit=SHARE,
             interval=interval,
-            untrained=untrained[-1] if untrained is not None else None,
+            untrained=untrained[-1] if untrained else None,
             table=Table.of(
                 ("layer", "share", "stable rank of the mean positions", "untrained"),
                 [

@@ -54,9 +54,9 @@ class SwappedWords(Measure):
         reason = _find_fault(subject, swaps, is_english=own is None)
         if reason:
             return self.skip(reason)
-        sentences = "sentences of its training text" if reading.texts is None else "sentences of the given text"
-        if own is None:
-            sentences = "English sentences"
+        sentences = "sentences of the given text"
+        if reading.texts is None:
+            sentences = "English sentences" if own is None else "sentences of its training text"
         before_ND = compute_mean_states(subject, [(swap.before, swap.source) for swap in swaps])
         after_ND = compute_mean_states(subject, [(swap.after, swap.source or swap.before) for swap in swaps])
         distance = measure_squared_distance(before_ND)
@@ -65,7 +65,11 @@ class SwappedWords(Measure):
         change_N = divide_by_distance((after_ND - before_ND).square().sum(-1), distance)
         value, interval = float(change_N.mean()), bootstrap_change(change_N)
         share, numbers = format_estimate(value, *interval)
-        changes, units = value > LEAST_CHANGE, _name_units(swaps)
+        changes, of_tokens, units = value > LEAST_CHANGE, sum(swap.unit == "token" for swap in swaps), "two words"
+        if of_tokens:
+            units = f"two words (in {of_tokens} of them the first and the last token)"
+        if of_tokens == len(swaps):
+            units = "the first and the last token"
         verdict = (
             f"In {len(swaps)} {sentences}, swapping {units} changes the mean of the output by {share} of the squared "
             f"distance between two sentences ({numbers}; 0 for a model that ignores order)."
@@ -82,14 +86,6 @@ class SwappedWords(Measure):
                 [(swap.text, swap.swapped, change) for swap, change in zip(swaps, change_N, strict=True)],
             ),
         )
-
-
-def _name_units(swaps: Sequence[Swap]) -> str:
-    """Name what was swapped: two words, the first and the last token, or the one or the other."""
-    tokens = sum(swap.unit == "token" for swap in swaps)
-    if tokens == len(swaps):
-        return "the first and the last token"
-    return f"two words (in {tokens} of them the first and the last token)" if tokens else "two words"
 
 
 def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str:

@@ -5,9 +5,10 @@ Which tokens influence which others is found by changing one token: the states t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 
@@ -23,6 +24,7 @@ from clockhands.models.subject import Subject
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Bool, Float, Int, Tensor
 
+Measured = TypeVar("Measured")
 MOST_TEXTS = 4
 """Texts in which tokens are changed."""
 LEAST_DIFFERENCE = 1e-6
@@ -130,6 +132,10 @@ class Reading:
     def windows(self) -> Windows:
         """The windows of text that were read."""
         return Windows(self.capture.ids_NT, self.capture.ordinary_T, self.capture.source_NS)
+
+    def with_control(self, measure: Callable[[Reading], Measured]) -> tuple[Measured, Measured | None]:
+        """Return what ``measure`` gives of the model, and of its untrained control; None where there is none."""
+        return measure(self), None if self.control is None else measure(self.control)
 
     @cached_property
     def influence(self) -> Influence:

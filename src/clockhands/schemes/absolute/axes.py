@@ -16,7 +16,7 @@ from clockhands.schemes.frequencies import (
     lay_out_channels,
     take_shared_row,
 )
-from clockhands.schemes.scheme import Declares, Positions, Scheme
+from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 from clockhands.shapes import Float, Tensor
 
 
@@ -70,7 +70,7 @@ class SinusoidalAxes(Scheme):
     def declares(self) -> Declares:
         return Declares(axes=self.axes, real_valued=True)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
         shares = [self._encode_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
         # A row that all texts share was computed once, and is shown to each of them again.

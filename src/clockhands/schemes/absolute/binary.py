@@ -9,8 +9,7 @@ import torch
 from clockhands.errors import refuse
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import Declares, Positions, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
 
 @final
@@ -53,7 +52,7 @@ class Binary(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=2**self.digits, beyond="raise")
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         pos = read_index(drop_axis(pos_BS, "binary"), 2**self.digits, "binary", option="digits")
         # Channels beyond the digits repeat them.
         place_P = torch.arange(self.width, device=pos.device) % self.digits

@@ -10,8 +10,7 @@ from torch import nn
 from clockhands.options import Count, FromZero
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import Declares, Positions, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
 
 @final
@@ -55,7 +54,7 @@ class Learned(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         pos = read_index(drop_axis(pos_BS, "learned"), self.max_length, "learned", self.beyond)
         # The rows before the offset are what other code keeps for padding.
         return nn.functional.embedding(pos + self.offset, self.table_LP)

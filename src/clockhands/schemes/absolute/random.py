@@ -12,8 +12,7 @@ from clockhands.errors import refuse
 from clockhands.options import Count, Seed
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import Declares, Positions, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
 Rows = Literal["gaussian", "shuffled"]
 
@@ -78,7 +77,7 @@ class RandomVectors(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         pos = read_index(drop_axis(pos_BS, "random"), self.max_length, "random", self.beyond)
         table_LP = torch.as_tensor(
             _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device

@@ -25,7 +25,7 @@ from clockhands.schemes.frequencies import (
     lay_out_channels,
     take_shared_row,
 )
-from clockhands.schemes.scheme import Declares, Positions, Scheme
+from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 from clockhands.shapes import Float, Num, Tensor
 
 
@@ -107,7 +107,7 @@ class Sinusoidal(Scheme):
         omega_F = compute_frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P]."""
         pos = take_shared_row(drop_axis(pos_BS, "sinusoidal"))
         omega_F = self.frequencies(pos.device)

@@ -17,7 +17,7 @@ from clockhands.schemes.frequencies import (
     lay_out_channels,
     take_shared_row,
 )
-from clockhands.schemes.scheme import Declares, Positions, Scheme
+from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 from clockhands.shapes import Float, Tensor
 
 
@@ -62,7 +62,7 @@ class Universal(Scheme):
 
     declares = Declares(real_valued=True)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         pos = take_shared_row(drop_axis(pos_BS, "universal"))
         # The layer counts as a position of its own axis, and both waves are added.
         step = torch.full((1, 1), layer + self.start, device=pos.device)

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.distance import Curves, DistanceBias, Distances
 from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Tensor
 
 
 def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") -> Float[Tensor, " H"]:
@@ -119,7 +119,7 @@ class Alibi(DistanceBias):
         power = self.num_heads & (self.num_heads - 1) == 0
         return {"attn_config": {"alibi": True}} if same and (power or self.rule == "paper") else None
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         # A learned slope below 0 would reward distance.
         slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()

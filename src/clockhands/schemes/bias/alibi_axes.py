@@ -7,8 +7,7 @@ from typing import Literal, final
 from clockhands.options import Count
 from clockhands.schemes.bias.alibi import alibi_slopes
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
-from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 
 
 @final
@@ -43,7 +42,7 @@ class AlibiAxes(Scheme):
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         dtype = choose_angle_dtype(at.q.device)
         q = check_axes(at.qpos, self.axes, "alibi-axes").to(dtype)
         k = check_axes(at.kpos, self.axes, "alibi-axes").to(dtype)

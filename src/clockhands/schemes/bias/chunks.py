@@ -13,6 +13,7 @@ from clockhands.options import Count, FromZero
 from clockhands.schemes.frequencies import pair_coordinates, take_axis
 from clockhands.schemes.scheme import (
     AttentionInputs,
+    Bias,
     Declares,
     KeyPositions,
     Keys,
@@ -21,7 +22,7 @@ from clockhands.schemes.scheme import (
     Scheme,
     ScoreMod,
 )
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Tensor
 
 
 @final
@@ -63,7 +64,7 @@ class Chunks(Scheme):
     def to_hf_config(self) -> dict[str, Any] | None:
         return {"attention_chunk_size": self.size} if self.axis is None else None
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B 1 S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         pairs = self._number(at.qpos, at.kpos)
         # Rows that are one expanded row are compared once.
         if all(query_BS.stride(0) == key_BT.stride(0) == 0 for query_BS, key_BT in pairs):

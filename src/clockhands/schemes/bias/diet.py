@@ -12,8 +12,8 @@ from clockhands.options import Count
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, is_traced, read_index
-from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
+from clockhands.shapes import Tensor
 
 
 @final
@@ -74,7 +74,7 @@ class DIET(Scheme):
             translation_invariant=relative, max_length=None if relative else self.max_length, beyond="raise"
         )
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         qpos, kpos = drop_axis(at.qpos, "diet"), drop_axis(at.kpos, "diet")
         if self.form == "relative":
             distance_BST = compute_distances(qpos, kpos)

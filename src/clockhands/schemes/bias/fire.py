@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 from clockhands.schemes.distance import compute_distances
-from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
 
@@ -70,7 +70,7 @@ class Fire(Scheme):
         # log1p keeps the digits of ln(1 + x) where x is small.
         return torch.log1p((self.c.float() * x).abs())
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         return self.curve(compute_distances(at.qpos, at.kpos).float(), at.qpos.float())
 
     def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:

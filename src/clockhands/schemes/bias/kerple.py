@@ -7,9 +7,9 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.distance import Curves, DistanceBias, Distances
 from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Tensor
 
 SMALLEST = 1e-2
 
@@ -63,7 +63,7 @@ class Kerple(DistanceBias):
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         # The paper's kernel is symmetric; the mask makes it causal.
         far_R = distance_R.abs().float()
         size_H1 = _clamp_keeping_gradient(self.size_H, SMALLEST)[:, None]

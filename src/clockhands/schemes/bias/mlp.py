@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.options import Count
-from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.distance import Curves, DistanceBias, Distances
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Tensor
 
 
 class Perceptron(nn.Module):
@@ -114,7 +114,7 @@ class DynamicPositionBias(DistanceBias):
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         far_R = distance_R.float()
         if self.log_distance:
             # Far distances count by their logarithm, with their sign.

@@ -8,9 +8,8 @@ import torch
 
 from clockhands.errors import refuse
 from clockhands.options import Positive
-from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.distance import Curves, DistanceBias, Distances
 from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Float, Num, Tensor
 
 
 @final
@@ -40,7 +39,7 @@ class Sandwich(DistanceBias):
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         device = distance_R.device
         # ω_c = base^(-2c/d̄) in float64: at a distance of 100,000 float32 loses three digits of the angle.
         hand_F = torch.arange(self.size // 2, device=device, dtype=torch.float64)

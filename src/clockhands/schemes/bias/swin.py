@@ -13,7 +13,7 @@ from clockhands.options import Count
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import check_integer, is_traced
-from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Int, Num, Tensor
 
 
@@ -54,7 +54,7 @@ class _GridBias(DistanceBias):
         k_BT = kpos[..., 0] * step + kpos[..., 1]
         return q_BS.expand(batch, -1), k_BT.expand(batch, -1), curve
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         for pos in (at.qpos, at.kpos):
             _check_row_and_column(pos, self.name)
         if not (at.qpos.is_floating_point() or is_traced()):

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse_faults
-from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.distance import Curves, DistanceBias, Distances
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Float, Int, Num, Tensor
+from clockhands.shapes import Int, Num, Tensor
 
 
 def list_bucket_starts(buckets: int, max_distance: int) -> list[int]:
@@ -118,7 +118,7 @@ class T5Bias(DistanceBias):
         one_side_R = torch.bucketize(distance_R.abs().contiguous(), self.starts_N, right=True)
         return one_side_R + (distance_R < 0) * self.one_side
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         check_integer(distance_R, "t5")
         return self.table_HN.float()[:, self.bucket(distance_R)] * self.bias_scale
 

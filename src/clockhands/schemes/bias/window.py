@@ -10,9 +10,9 @@ from typing import Any, final
 import torch
 
 from clockhands.options import FromZero
-from clockhands.schemes.distance import DistanceBias, compute_distances
+from clockhands.schemes.distance import Curves, DistanceBias, Distances, compute_distances
 from clockhands.schemes.frequencies import pair_coordinates
-from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Keys, Positions, Queries, ScoreMod
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Keys, Positions, Queries, ScoreMod
 from clockhands.shapes import Bool, Float, Num, Tensor
 
 
@@ -64,13 +64,13 @@ class Window(DistanceBias):
         """Return ``sliding_window``, as in Mistral, which counts the query's own token; None with ``axis``."""
         return {"sliding_window": self.left + 1} if self.axis is None else None
 
-    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Distances) -> Curves:
         return _mask(self._is_inside(distance_R)).expand(self.num_heads, -1)
 
     def is_on_line(self, qpos: Positions, kpos: KeyPositions) -> bool:
         return self.axis is not None or not qpos.dim() == kpos.dim() == 3
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         if self.is_on_line(at.qpos, at.kpos):
             return super().bias(at)
         distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in pair_coordinates(at.qpos, at.kpos, "window"))

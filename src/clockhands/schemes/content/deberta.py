@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
 
 
@@ -125,7 +125,7 @@ class DeBERTa(Scheme):
             distance_BST = bucket * distance_BST.sign()
         return (distance_BST + self.side).clamp(0, 2 * self.side - 1)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         """Return content-to-position and position-to-content, scaled: [B, H, S, T]."""
         distance_BST = compute_distances(at.qpos, at.kpos)
         check_integer(distance_BST, "deberta")

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
-from clockhands.schemes.scheme import AttentionInputs, Declares, Places, Positions, Scheme, States
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Places, Positions, Scheme, States
 
 
 @final
@@ -57,7 +56,7 @@ class Forgetting(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S 2"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
         """Return the sums of the gates' logarithms, as two float32 parts: [B, H, S, 2]."""
         start = None if self.start_H is None else self.start_H.float()
         open_BSH = F.linear(x_BSD.float(), self.gate_HD.float(), start)
@@ -65,6 +64,6 @@ class Forgetting(Scheme):
         step_BHS = F.logsigmoid(self.sign * open_BSH).transpose(1, 2)
         return accumulate(step_BHS[..., None], past_BHTA)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         # ln Π f = Σ ln f: what lies between two tokens is the difference of their running sums.
         return subtract_sums(at.qpos, at.kpos)

@@ -13,6 +13,7 @@ from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import (
     AttentionInputs,
+    Bias,
     Declares,
     KeyPositions,
     Keys,
@@ -93,7 +94,7 @@ class Inkling(Scheme):
         count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
         return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
         """Return position and mixture of each token, in float32: [B, H, S, 1 + rank]."""
         check_integer(pos_BS, "inkling")
         # In float32, since coordinates are cached in it.
@@ -102,7 +103,7 @@ class Inkling(Scheme):
         pos_BHS1 = drop_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
         return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         """Return each query's mixture of the basis at the distance of each key: [B, H, S, T]; 0 outside the basis."""
         # The logit of each distance for each query; pairs look it up by their distance.
         profile_BHSR = at.qpos[..., 1:] @ self.basis_GR.float()

@@ -11,8 +11,7 @@ from torch import nn
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import AttentionInputs, Declares, Places, Positions, Scheme, States
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Places, Positions, Scheme, States
 
 
 @final
@@ -72,7 +71,7 @@ class PaTH(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
         """Return position, β, w, w before the convolution, and the gates' sums: [B, H, S, 2 + 2K], or + 2, float32."""
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
@@ -91,7 +90,7 @@ class PaTH(Scheme):
             parts.append(accumulate(F.logsigmoid(open_BSH).transpose(1, 2)[..., None], past[4]))
         return torch.cat(parts, dim=-1)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         """Return what the path takes away from q·k, scaled: [B, H, S, T], at least in float32."""
         wide = torch.promote_types(at.q.dtype, torch.float32)
         beta_BHT1, w_BHTK = at.kpos[..., 1:2].to(wide), at.kpos[..., 2 : 2 + self.head_dim].to(wide)

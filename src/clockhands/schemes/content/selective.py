@@ -106,7 +106,7 @@ class SelectiveRoPE(Rotary):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
         """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F]."""
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())

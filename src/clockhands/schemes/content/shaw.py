@@ -10,8 +10,8 @@ from torch import nn
 from clockhands.options import FromZero
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Logits, Positions, Scheme, Values
+from clockhands.shapes import Int, Tensor
 
 
 @final
@@ -76,16 +76,14 @@ class Shaw(Scheme):
         check_integer(distance_BST, "shaw")
         return (-distance_BST).clamp(-self.clip, self.clip)[:, None] + self.clip
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         """Return q_i·a^K_w/√d_head, gathered from the product with the whole table: [B, H, S, T]."""
         # A query is multiplied with each of the 2k + 1 vectors once, and pairs look the product up.
         at_BHSR = at.q @ self.keys_RK.to(at.q.dtype).T * self.scale(self.head_dim)
         index_BHST = self.index(at.qpos, at.kpos).expand(*at_BHSR.shape[:3], at.k.shape[2])
         return at_BHSR.gather(-1, index_BHST.long())  # torch before 2.7 takes no narrower index
 
-    def values(
-        self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
-    ) -> Float[Tensor, "B H S K"]:
+    def values(self, out_BHSK: Values, weights_BHST: Logits, at: AttentionInputs) -> Values:
         """Add Σ_j α_ij a^V_w to the values: [B, H, S, K]."""
         if self.values_RK is None:
             return out_BHSK

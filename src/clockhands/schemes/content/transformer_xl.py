@@ -10,8 +10,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, drop_axis
-from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 
 
 @final
@@ -59,7 +58,7 @@ class TransformerXL(Scheme):
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T]."""
         dtype, omega_F = at.q.dtype, compute_frequencies(self.d_model, self.base, device=at.q.device)
         qpos, kpos = drop_axis(at.qpos, "transformer-xl"), drop_axis(at.kpos, "transformer-xl")

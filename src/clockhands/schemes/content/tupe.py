@@ -13,7 +13,7 @@ from clockhands.options import Count
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
 
 
@@ -90,7 +90,7 @@ class TUPE(Scheme):
         key_HPK = key_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
         return query_HPK @ key_HPK.transpose(-1, -2) * self.scale(self.head_dim)
 
-    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Bias:
         qpos = read_index(drop_axis(at.qpos, "tupe"), self.max_length, "tupe")
         kpos = read_index(drop_axis(at.kpos, "tupe"), self.max_length, "tupe")
         relative = 0.0 if self.relative is None else self.relative.bias(at._replace(qpos=qpos, kpos=kpos))
