@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { Matrix } from "../engine/api";
 import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
 import { chooseHands, compareToTable, shortAngle, turnHand } from "./clock";
-import { findRow, makeClock, ownWidth, trainedBase, type Clock } from "./clockwork";
+import { findRow, makeClock, ownWidth, tellDials, trainedBase, type Clock } from "./clockwork";
 import { isRecorded, type Placed } from "./live";
 import { drawAxes, drawDial, drawLine, makeScale, paintMatrix } from "./plots";
 import { canControl, MOST_SIZE, placePositions, type State } from "./state";
@@ -53,10 +53,7 @@ export function Hands(props: Props) {
         </button>
       </div>
       <p class="lead">
-        A position is written as the angles of {clock.settings.frequencies.length} hands, each slower than the one before it. The sine of its angle is how
-        far to the right a hand points, the cosine how far up. Turn any hand: all of them, and the pictures of this card, turn with it.
-        {clock.turning ? "" : " This model learned a vector for each position, drawn below: the dials are the paper's clock, for comparison."}
-        {["sinusoidal", "rope", "learned"].includes(live.model.scheme.name) ? "" : " This model has no clock: what is drawn is the paper's."}
+        {tellDials(clock, live.model.scheme)}
       </p>
       <Time {...props} place={place} most={most} set={set} step={step} />
       <Dials {...props} clock={clock} place={place} most={most} set={set} step={step} />

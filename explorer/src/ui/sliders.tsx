@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { ControlName } from "../engine/api";
-import { trainedBase } from "./clockwork";
+import { nameScale, tellHands, tellScale, trainedBase } from "./clockwork";
 import { measureLengths, tellLengths } from "./loudness";
 import { isRecorded, type Live, type Placed } from "./live";
 import { canControl, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
@@ -26,9 +26,9 @@ export function Sliders(props: Props) {
       <p class="hint">{NOT_RETRAINED}</p>
       {isLive(live) ? <Lengths live={live} /> : null}
       <LoudnessSlider {...props} can={can("loudness")} />
-      {isRecorded(live.model) ? null : <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
-        Off: words are {formatNumber(Math.sqrt(live.model.config.dModel))} times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
-      </Toggle>}
+      {isLive(live) ? <Toggle label={`Words times ${nameScale(live.model)}`} on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
+        {tellScale(live.model)}
+      </Toggle> : null}
       <Slider
         label="Base"
         unit=""
@@ -57,7 +57,7 @@ export function Sliders(props: Props) {
         set={(offset) => update({ offset })}
         reset={() => update({ offset: 0 })}
       >
-        Added to every position: the sentence starts later on every clock.
+        Added to every position: the sentence starts later.
       </Slider>
       <fieldset hidden={!BREAKS.some(can)}>
         <legend>Break the clock</legend>
@@ -71,7 +71,7 @@ export function Sliders(props: Props) {
           set={(on) => update({ shuffledRows: on ? 1 : null })}
         >
           {state.shuffledRows === null ? (
-            "Each position gets the vector of another one."
+            "The first 64 positions trade places at random."
           ) : (
             <button type="button" class="plain" onClick={() => update({ shuffledRows: state.shuffledRows! + 1 })}>
               Shuffle again
@@ -103,23 +103,6 @@ function roundTo(value: number): number {
 }
 
 const BREAKS: readonly ControlName[] = ["sineOnly", "shuffledRows", "stoppedHand"];
-
-/** How far the slowest hand gets within the sentence: what the base decides. */
-function tellHands(live: Placed): string {
-  const frequencies = live.model.frequencies(makeSideControlsOf(live));
-  const slowest = frequencies.filter((frequency) => frequency > 0).at(-1);
-  if (slowest === undefined) return "This model has no hands.";
-  const halves = frequencies.filter((frequency) => frequency * (live.places.length - 1) >= 0.1).length;
-  return (
-    `Sets how slow the slow hands are: the slowest turns once in ${formatNumber((2 * Math.PI) / slowest)} tokens. ` +
-    `Within this sentence ${halves} of the ${frequencies.length} hands move by more than 6°.`
-  );
-}
-
-function makeSideControlsOf(live: Placed) {
-  const { base, stoppedHand } = live.controls;
-  return { ...(base === undefined ? {} : { base }), ...(stoppedHand === undefined ? {} : { stoppedHand }) };
-}
 
 const WITHOUT = "This model was trained without positions: nothing is added to its words.";
 
@@ -184,7 +167,7 @@ function LoudnessSlider({ state, update, can }: Props & { can: boolean }) {
       set={(place) => update({ loudness: toLoudness(place) })}
       reset={() => update({ loudness: 1 })}
     >
-      At 0 the model gets no positions.
+      At 0 it gets no positions: only a causal mask, where there is one, still tells the order.
     </Slider>
   );
 }
