@@ -101,10 +101,8 @@ test-core-lowest:
 
 # Changes of one place each that no test notices: in the files that differ from main, or
 # make mutants SAMPLE=300 SEED=0, or make mutants FILES=src/clockhands/schemes/bias/fire.py. What was stopped goes on.
-# make mutants MAP=1 measures first which test runs which line, and takes three times what the tests take.
 mutants: $(VENV)/.test-installed
 	$(INSTALL) --editable '.[mutants]'
-	$(if $(MAP),$(BIN)/python tests/mutants.py --map)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(FILES)
 
 # All tests, also those that train for minutes (several processes, the compiler, the whole tour), and what they cover.

@@ -3,17 +3,15 @@
     python tests/mutants.py                                  # the files that differ from main
     python tests/mutants.py src/clockhands/schemes/bias/fire.py
     python tests/mutants.py --sample 300 --seed 0            # places drawn from all packages
-    python tests/mutants.py --map                            # first measure which test runs which line
     python tests/mutants.py --sample 300 --again             # those that survived once more, by the tests as they are
 
-With a map (``.mutants/map``, kept until it is made again) a mutant is tried by the tests that run its line; without
-one, or where the module changed since, by the tests beside its module (`tests/covering.py` says how both are chosen).
-Every mutant has at most ``--seconds`` of processor time, so that a survivor is one that no test noticed within it.
+A mutant is tried by the tests beside its module (`tests/covering.py` says which), which have at most ``--seconds`` of
+processor time: a survivor is one that no test noticed within it.
 
 cosmic-ray finds the places, makes the changes and keeps the results in a session, so that a run that was stopped goes
 on where it was. Every mutant is tested in a copy of the tree, by a fork of a process that has imported torch and
-transformers already. In the end the tests that noticed something run once without a change: those that fail then too
-are named, and what they noticed does not count. Needs the extra ``mutants``.
+transformers already. In the end the tests that noticed something run once without a change: what those noticed that
+fail then too does not count. Needs the extra ``mutants``.
 """
 
 from __future__ import annotations
@@ -38,22 +36,16 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from tests.covering import PACKAGE, ROOT, Chosen, Map, beside, git, mirror, noticed_by  # noqa: E402
+import pytest  # noqa: E402
+
+from tests.covering import PACKAGE, ROOT, beside, git  # noqa: E402
 
 SESSIONS = ROOT / ".mutants"
-MAP = Map(SESSIONS / "map.coverage")
 HEAVY = (
-    "torch",
-    "torch._dynamo",
-    "transformers",
-    "transformers.models.llama.modeling_llama",
-    "scipy.stats",
-    "pytest",
-    "hypothesis",
-    "datasets",
-    "pandas",
-)
-MEMORY, SECONDS, FIRST_FILES = 16 << 30, 40, 2
+    "torch", "torch._dynamo", "transformers", "transformers.models.llama.modeling_llama", "scipy.stats", "hypothesis",
+    "datasets", "pandas",
+)  # fmt: skip
+MEMORY, SECONDS = 16 << 30, 40
 ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "--no-header")
 
 
@@ -83,12 +75,25 @@ class Result:
         return f"{self.told}\n{self.shown}\n{self.test}"
 
 
-@dataclass(frozen=True)
-class Group:
-    """Arguments of pytest, and the ids of the tests that run of what they collect, in order (none: all)."""
+class Clock:
+    """A plugin of pytest: begin no test when their time is over, and keep which test began last.
 
-    arguments: tuple[str, ...]
-    ids: tuple[str, ...] = ()
+    ``seconds``: of processor time. ``record``: the file that holds the id of the last test.
+    """
+
+    def __init__(self, seconds: float, record: Path) -> None:
+        self.seconds, self.record, self.over = seconds, record, False
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.record.write_text(nodeid, "utf8")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item):  # type: ignore[no-untyped-def]
+        result = yield
+        if sum(os.times()[:4]) > self.seconds and not item.session.shouldfail:
+            self.over = True
+            item.session.shouldstop = "the time of the tests is over"
+        return result
 
 
 def changed(against: str) -> list[str]:
@@ -155,38 +160,17 @@ def copy_of_tree() -> Iterator[Path]:
         yield root
 
 
-def tests_for(mutant: Mutant, root: Path) -> list[Group]:
-    """The tests to try a mutant with: those that run its line, and those beside it that the map does not know.
-
-    Those of the mirrored file are first in either.
-    """
-    near = beside(mutant.path, root)
-    text = (root / mutant.path).read_text("utf8")
-    mapped = [test for test in MAP.choose(mutant.path, text, mutant.start[0]) if (root / test.split("::")[0]).is_file()]
-    if not mapped:
-        return [Group(tuple(near))]
-    files = list(dict.fromkeys(test.split("::")[0] for test in mapped))
-    # Most changes are noticed by the first files; the others are not even collected then.
-    chosen = [
-        Group(tuple(some), tuple(test for test in mapped if test.split("::")[0] in some))
-        for some in (files[:FIRST_FILES], files[FIRST_FILES:])
-        if some
-    ]
-    known = {test.split("::")[0] for test in MAP.lines_run}
-    if any(name.endswith(".py") and name not in known for name in near):
-        chosen.insert(0 if near[0] == mirror(mutant.path) not in known else len(chosen), Group(tuple(near)))
-    return chosen
-
-
-def run_tests(root: Path, chosen: Sequence[Group], seconds: float) -> str:
-    """How tests end in a fork of this process: "passed", "no tests" or "failed". `noticed_by` says which failed.
+def run_tests(root: Path, arguments: Sequence[str], seconds: float) -> tuple[str, str]:
+    """How tests end in a fork of this process: "passed", "no tests" or "failed", and the test that failed.
 
     ``seconds``: of processor time. What began before they were over may take a minute more, and what does not end
     then has failed.
     """
+    record = root.parent / "ran.txt"
+    record.unlink(missing_ok=True)
     begun, child = time.monotonic(), os.fork()
     if not child:
-        os._exit(run_in_child(root, chosen, seconds))
+        os._exit(run_in_child(root, arguments, Clock(seconds, record)))
     while True:
         done, status, _ = os.wait4(child, os.WNOHANG)
         if done:
@@ -197,13 +181,14 @@ def run_tests(root: Path, chosen: Sequence[Group], seconds: float) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code == 4:
         raise SystemExit(f"pytest was called wrongly:\n{(root.parent / 'output.txt').read_text('utf8')[-3000:]}")
-    return {0: "passed", 5: "no tests"}.get(code, "failed")
+    told = {0: "passed", 5: "no tests"}.get(code, "failed")
+    return told, record.read_text("utf8") if told == "failed" and record.is_file() else ""
 
 
-def run_in_child(root: Path, chosen: Sequence[Group], seconds: float) -> int:
-    """Run tests one group after the other until one fails, and return the exit code that pytest gives."""
+def run_in_child(root: Path, arguments: Sequence[str], clock: Clock) -> int:
+    """Run tests until one fails, and return the exit code that pytest gives: 0 where only their time was over."""
     os.setsid()
-    limit = int(min(seconds + 60, 1e6))
+    limit = int(min(clock.seconds + 60, 1e6))
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     out = os.open(root.parent / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -213,17 +198,9 @@ def run_in_child(root: Path, chosen: Sequence[Group], seconds: float) -> int:
     # This file was imported as a module of the tests that it changes copies of: those are to be imported.
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
-    import pytest
-
-    codes = []
-    for group in chosen:
-        plugin = Chosen(group.ids, seconds, root.parent / "ran.txt")
-        code = int(pytest.main([*ARGUMENTS, *group.arguments], plugins=[plugin]))
-        codes.append(0 if plugin.over else code)
-        if plugin.over or code not in (0, 5):
-            break
+    code = int(pytest.main([*ARGUMENTS, *arguments], plugins=[clock]))
     sys.stdout.flush()
-    return max(codes) if any(code not in (0, 5) for code in codes) else min(codes)
+    return 0 if clock.over else code
 
 
 def try_mutant(root: Path, mutant: Mutant, seconds: float) -> Result:
@@ -231,37 +208,20 @@ def try_mutant(root: Path, mutant: Mutant, seconds: float) -> Result:
     import cosmic_ray.plugins
     from cosmic_ray.mutating import mutate_code
 
-    file, record = root / mutant.path, root.parent / "ran.txt"
+    file = root / mutant.path
     text = file.read_text("utf8")
     changed_text = mutate_code(text, cosmic_ray.plugins.get_operator(mutant.operator)(), mutant.occurrence)
     if changed_text is None:
         raise SystemExit(f"cosmic-ray finds no place for {mutant}; was the file changed meanwhile?")
-    chosen = tests_for(mutant, root)
-    record.unlink(missing_ok=True)
+    tests = beside(mutant.path, root)
     try:
         file.write_text(changed_text, "utf8")
         forget_compiled(file)
-        told = run_tests(root, chosen, seconds)
+        told, test = run_tests(root, tests, seconds)
     finally:
         file.write_text(text, "utf8")
         forget_compiled(file)
-    told = {"passed": "survived", "failed": "killed"}.get(told, told)
-    return Result(told, difference(text, changed_text), noticed_by(record) if told == "killed" else "")
-
-
-def failing_anyway(root: Path, tests: Sequence[str]) -> set[str]:
-    """Those of some tests that fail without any change."""
-    record = root.parent / "ran.txt"
-    failing = set()
-    while left := [test for test in tests if test not in failing]:
-        record.unlink(missing_ok=True)
-        files = tuple(dict.fromkeys(test.split("::")[0] for test in left))
-        run_tests(root, [Group(files, tuple(left))], 1e5)
-        failed = noticed_by(record)
-        if not failed:
-            break
-        failing.add(failed)
-    return failing
+    return Result({"passed": "survived", "failed": "killed"}.get(told, told), difference(text, changed_text), test)
 
 
 def forget_compiled(file: Path) -> None:
@@ -297,9 +257,12 @@ def go_on(
             outcome = "killed" if result.told == "killed" else "survived"
             db.set_result(f"{number:05}", WorkResult("normal", str(result), outcome, result.shown))
             print(f"{len(results):>5}/{len(chosen)} {result.told:<9} {one}  {result.shown}  {result.test}", flush=True)
-        unsure = failing_anyway(root, sorted({result.test for result in results.values()} - {""}))
-    kept = {number: unless_failing(result, unsure) for number, result in sorted(results.items())}
-    return {chosen[number]: result for number, result in kept.items()}
+        noticing = {result.test for result in results.values()} - {""}
+        unsure = {test for test in noticing if run_tests(root, [test], 1e5)[0] == "failed"}
+    return {
+        chosen[number]: replace(result, told="unsure") if result.test in unsure else result
+        for number, result in sorted(results.items())
+    }
 
 
 def begin(session: Path, chosen: Sequence[Mutant]) -> None:
@@ -335,11 +298,6 @@ def import_what_is_heavy(root: Path) -> None:
     sys.modules["torch"].set_num_threads(1)
 
 
-def unless_failing(result: Result, failing: set[str]) -> Result:
-    """A result as it is, or "unsure" where the test that noticed the change fails without it too."""
-    return replace(result, told="unsure") if result.test in failing else result
-
-
 def report(results: dict[Mutant, Result], chosen: int) -> str:
     """How many were killed, with the interval, and those that were not."""
     from scipy.stats import binomtest
@@ -365,14 +323,8 @@ def main() -> int:
         "--seconds", type=float, default=SECONDS, help=f"of the tests of one mutant (default: {SECONDS})"
     )
     parser.add_argument("--again", action="store_true", help="try those again that were not killed")
-    parser.add_argument(
-        "--map", action="store_true", help="run all tests and keep which lines each one runs; nothing else"
-    )
     parser.add_argument("--minutes", type=float, help="stop after so long; the same command goes on")
     given = parser.parse_args()
-    if given.map:
-        Map.make(MAP.data)
-        return 0
     everything = modules(git("ls-files", str(PACKAGE)).split())
     files = given.files or (everything if given.sample else changed(given.against))
     if strange := sorted(set(files) - {*everything, *changed(given.against)}):

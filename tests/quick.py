@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.covering import PACKAGE, beside, git, imports  # noqa: E402
+from tests.covering import PACKAGE, beside, git, imports, name_module  # noqa: E402
 
 SECONDS = 75
 """Time in which tests begin; what is left of the 90 seconds is for the last of them."""
@@ -51,29 +51,19 @@ def changed(against: str = "main") -> list[str]:
 def choose(files: Sequence[str]) -> dict[str, str]:
     """Return the tests of changed files, mirrored ones first: {test file: what ids must contain, as pytest's -k}."""
     mirrored: dict[str, str] = {}
-    importing: dict[str, str] = {}
+    importing: list[str] = []
     every = [(path, path.read_text("utf8")) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
     for file in files:
         path = Path(file)
         if path.name.startswith("test_"):
             mirrored[file] = ""
         elif path.is_relative_to(PACKAGE):
-            tests, wanted = split_expression(beside(file))
-            mirrored.update(dict.fromkeys(tests, wanted))
-            dotted = ".".join(("clockhands", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
-                ".__init__"
-            )
-            found = [str(test.relative_to(ROOT)) for test, text in every if re.search(imports(dotted), text)]
-            importing.update(dict.fromkeys(found, ""))
-    return {**mirrored, **{name: wanted for name, wanted in importing.items() if name not in mirrored}}
-
-
-def split_expression(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """Split arguments of pytest into files and the expression of ``-k``."""
-    if "-k" not in arguments:
-        return list(arguments), ""
-    at = arguments.index("-k")
-    return list(arguments[:at]), arguments[at + 1]
+            # Files, and the expression of ``-k`` after them where there is one.
+            tests, _, wanted = " ".join(beside(file)).partition(" -k ")
+            mirrored.update(dict.fromkeys(tests.split(), wanted))
+            sought = imports(name_module(file))
+            importing += [str(test.relative_to(ROOT)) for test, text in every if re.search(sought, text)]
+    return {**mirrored, **{test: "" for test in importing if test not in mirrored}}
 
 
 class Quick:
@@ -103,9 +93,8 @@ class Quick:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was not run."""
         if self.left_out:
-            terminalreporter.write_line(
-                f"{self.left_out} tests did not begin within {SECONDS} seconds; `make test` runs all"
-            )
+            said = f"{self.left_out} tests did not begin within {SECONDS} seconds; `make test` runs all"
+            terminalreporter.write_line(said)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+import re
 from pathlib import Path
 
 import pytest
 
-from tests import covering, mutants
-from tests.covering import Map, beside, bodies, git, imports, noticed_by, ordered, schemes_of, statement
-from tests.mutants import ROOT, Group, Mutant, Result, annotations, difference, draw, report, run_tests
+from tests import mutants
+from tests.covering import beside, git, imports, schemes_of
+from tests.mutants import ROOT, Mutant, Result, annotations, difference, draw, report, run_tests
 
 
 def places(count: int, changes: int = 3) -> list[Mutant]:
@@ -66,104 +66,27 @@ def test_every_module_of_the_package_has_tests_that_exist() -> None:
 
 
 def test_an_import_of_a_module_is_known_in_every_form() -> None:
-    import re
-
     for text in ("from clockhands.a.b import c", "import clockhands.a.b", "from clockhands.a import x, b"):
         assert re.search(imports("clockhands.a.b"), text)
     for text in ("from clockhands.a.bc import d", "from clockhands.a import bc"):
         assert not re.search(imports("clockhands.a.b"), text)
 
 
-TEXT = """import a
-X = 1 + a.b
-def f(x):
-    if (x and
-            X):
-        return g(
-            x + 1)
-    return 0
-"""
-
-
-def test_a_line_belongs_to_its_statement_and_runs_on_import_or_in_a_call() -> None:
-    assert [list(statement(TEXT, line)) for line in (2, 5, 7, 8)] == [[2], [4, 5], [6, 7], [8]]
-    assert bodies(TEXT) == {4, 5, 6, 7, 8}
-
-
-def measured(data: Path, runs: dict[str, set[tuple[int, int]]], module: str = "src/clockhands/m.py") -> Map:
-    """A map made by coverage itself, of tests that each ran some steps from line to line of one module."""
-    from coverage import CoverageData
-
-    kept = CoverageData(str(data))
-    for test, steps in runs.items():
-        kept.set_context(f"{test}|run")
-        kept.add_arcs({f"/anywhere/{module}": steps})
-    kept.write()
-    return Map(data)
-
-
-def test_the_tests_of_a_line_are_those_that_run_its_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = {
-        "tests/test_far.py::test_a[p|q]": {(-3, 4), (4, 6), (6, -3)},
-        "tests/test_m.py::test_b": {(-3, 4), (4, 8), (8, -3)},
-        "tests/test_m.py::test_imports": {(-1, 1), (1, 2), (2, -1)},
-    }
-    known = measured(tmp_path / "map.coverage", runs)
-    monkeypatch.setattr(Map, "holds_for", lambda self, path: True)
-    module = "src/clockhands/m.py"
-    assert known.choose(module, TEXT, 7) == ["tests/test_far.py::test_a[p|q]"]
-    assert known.choose(module, TEXT, 5) == ["tests/test_m.py::test_b", "tests/test_far.py::test_a[p|q]"]
-    # What runs on import is run by everything: it has the tests that call a function of the module.
-    assert known.choose(module, TEXT, 2) == known.choose(module, TEXT, 5)
-    assert known.choose("src/clockhands/other.py", TEXT, 5) == []
-
-
-def test_a_map_holds_for_what_did_not_change_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(covering, "ROOT", tmp_path)
-    for name in ("kept.py", "changed.py"):
-        (tmp_path / name).write_text("x = 1\n", "utf8")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)
-    known = measured(tmp_path / "map.coverage", {"tests/test_m.py::test_b": {(-1, 1)}})
-    assert not known.holds_for("kept.py"), "nobody knows at which commit it was made"
-    (tmp_path / "map.commit").write_text(git("rev-parse", "HEAD"), "utf8")
-    (tmp_path / "changed.py").write_text("x = 2\n", "utf8")
-    assert known.holds_for("kept.py")
-    assert not known.holds_for("changed.py")
-
-
-def test_the_mirrored_file_comes_first_and_one_case_of_every_test_before_a_second() -> None:
-    quick, slow = "tests/a/test_b.py::test_quick", "tests/a/test_b.py::test_slow"
-    lines = {f"{quick}[1]": 5, f"{quick}[2]": 6, slow: 900, "tests/a/test_c.py::test_near": 50, "tests/test_d.py::x": 1}
-    expected = [f"{quick}[1]", slow, f"{quick}[2]", "tests/a/test_c.py::test_near", "tests/test_d.py::x"]
-    assert ordered(reversed(expected), lines, "tests/a/test_b.py") == expected
-
-
-def test_chosen_tests_run_in_their_order_until_one_fails_or_their_time_is_over(tmp_path: Path) -> None:
+def test_tests_run_until_one_fails_or_their_time_is_over(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     root.mkdir()
-    said = 'open("order", "a").write({0!r})'
-    tests = {"a": said.format("a"), "b": said.format("b"), "c": "assert False"}
+    tests = {"a": "pass", "b": "pass", "c": "assert False", "d": "import os; os._exit(1)"}
     (root / "test_x.py").write_text("".join(f"def test_{n}():\n    {body}\n" for n, body in tests.items()), "utf8")
 
-    def end(*names: str, seconds: float = 60) -> tuple[str, str, str]:
-        (root / "order").write_text("", "utf8")
-        (tmp_path / "ran.txt").unlink(missing_ok=True)
-        told = run_tests(root, [Group(("test_x.py",), tuple(f"test_x.py::test_{name}" for name in names))], seconds)
-        return told, (root / "order").read_text("utf8"), noticed_by(tmp_path / "ran.txt")
+    def end(*names: str, seconds: float = 60) -> tuple[str, str]:
+        return run_tests(root, [f"test_x.py::test_{name}" for name in names], seconds)
 
-    assert end("b", "a") == ("passed", "ba", "")
-    assert end("a", "c", "b") == ("failed", "a", "test_x.py::test_c")
-    assert end("b", "a", "c", seconds=0) == ("passed", "b", "")
-    assert end("z") == ("no tests", "", "")
-    assert mutants.failing_anyway(root, ["test_x.py::test_a", "test_x.py::test_c"]) == {"test_x.py::test_c"}
-
-
-def test_the_test_in_which_a_process_was_ended_has_noticed_the_change(tmp_path: Path) -> None:
-    (tmp_path / "ran.txt").write_text("begun a::b\nended a::b\nbegun a::c[d e]\n", "utf8")
-    assert noticed_by(tmp_path / "ran.txt") == "a::c[d e]"
-    assert noticed_by(tmp_path / "nothing.txt") == ""
+    assert end("b", "a") == ("passed", "")
+    assert end("a", "c", "b") == ("failed", "test_x.py::test_c")
+    assert end("b", "d", "a") == ("failed", "test_x.py::test_d"), "a test in which the process ends has noticed it"
+    assert end("b", "c", seconds=0) == ("passed", ""), "the second does not begin"
+    (root / "test_none.py").touch()
+    assert run_tests(root, ["test_none.py"], 60) == ("no tests", "")
 
 
 def test_what_is_reported_is_counted_with_its_interval_and_its_survivors() -> None:
