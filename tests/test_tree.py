@@ -20,7 +20,7 @@ WHOLE = "what a person does, from the command to the result, through many module
 REPOSITORY = "about files of the repository, not about a module"
 ELSEWHERE = {
     LAWS: (
-        "attention/test_kernels.py attention/test_score_mod.py inspection/test_by_hand.py inspection/test_hops.py "
+        "attention/test_kernels.py attention/test_score_mod.py inspection/test_by_hand.py "
         "model/test_laws.py "
         "model/test_peers.py schemes/test_composition_axes.py schemes/test_examples.py schemes/test_laws.py "
         "schemes/test_parity_absolute.py "
