@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.catalogue import (
-    Catalogue,
-    Lazy,
-    UnknownNameError,
-    get_first_sentence,
-    get_module_line,
-    import_later,
-)
+from clockhands.catalogue import Catalogue, Lazy, UnknownNameError, get_first_sentence, get_module_line, import_later
 from clockhands.errors import UsageError
 
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import copy
 import pickle
 
+import pytest
+
 from clockhands.errors import ConfigError, Fault, describe_unknown, show_value, suggest_nearest
 
 
-def test_nearest_names_the_closest() -> None:
-    assert suggest_nearest("sinusodal", ["rope", "sinusoidal"]) == "; did you mean 'sinusoidal'?"
-
-
-def test_nearest_lists_all_when_nothing_is_close() -> None:
-    assert suggest_nearest("zzz", ["rope", "alibi"]) == "; choose one of alibi, rope"
-
-
-def test_unknown_is_one_sentence() -> None:
-    assert describe_unknown("scheme", "ropee", ["rope"]) == "unknown scheme 'ropee'; did you mean 'rope'?"
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("sinusodal", ["rope", "sinusoidal"], "did you mean 'sinusoidal'?"),
+        ("zzz", ["rope", "alibi"], "choose one of alibi, rope"),
+        ("RoPE", ["alibi", "none", "rope"], "did you mean 'rope'?"),
+        ("lstm", ["GRU", "LSTM"], "did you mean 'LSTM'?"),
+        # A name that was begun is meant before one that looks like it.
+        ("report", ["export", "report_to"], "did you mean 'report_to'?"),
+        ("--leng", ["--length-penalty", "--length"], "did you mean '--length'?"),
+    ],
+)
+def test_the_nearest_name_is_named_or_all_where_nothing_is_close(name: str, known: list[str], said: str) -> None:
+    assert suggest_nearest(name, known) == f"; {said}"
+    assert describe_unknown("scheme", name, known) == f"unknown scheme {name!r}; {said}"
 
 
 def test_config_error_reports_all_faults_at_once() -> None:
@@ -25,13 +32,6 @@ def test_config_error_reports_all_faults_at_once() -> None:
     assert str(fault) == "recipe.toml has 2 faults:\n  - a is 1\n  - b is 2"
     assert fault.exit_code == 2
     assert str(ConfigError(["a is 1"], "x")).startswith("x has 1 fault:")
-
-
-def test_upper_and_lower_case_are_the_same_letter() -> None:
-    assert (
-        describe_unknown("scheme", "RoPE", ["alibi", "none", "rope"]) == "unknown scheme 'RoPE'; did you mean 'rope'?"
-    )
-    assert suggest_nearest("lstm", ["GRU", "LSTM"]) == "; did you mean 'LSTM'?"
 
 
 def test_a_value_is_shown_short_whatever_it_is() -> None:
@@ -58,8 +58,3 @@ def test_a_fault_is_printed_as_its_sentence_and_keeps_its_keys() -> None:
     assert [getattr(kept, "keys", None) for kept in error.faults] == [("num_heads", "d_model"), None]
     for other in (copy.copy(fault), pickle.loads(pickle.dumps(fault))):
         assert (other, other.keys) == (fault, fault.keys)
-
-
-def test_a_name_that_was_begun_is_meant_before_one_that_looks_like_it() -> None:
-    assert suggest_nearest("report", ["export", "report_to"]) == "; did you mean 'report_to'?"
-    assert suggest_nearest("--leng", ["--length-penalty", "--length"]) == "; did you mean '--length'?"

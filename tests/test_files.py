@@ -27,7 +27,7 @@ from clockhands.files import (
     remove_unfinished,
     write_bytes,
     write_text,
-)
+)  # fmt: skip
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -160,12 +160,9 @@ def in_a_thread(act: Callable[[], None]) -> None:
 
 def test_a_second_process_is_refused_with_the_name_of_the_first_until_that_is_killed(tmp_path: Path) -> None:
     with another_process(tmp_path / "run") as child:
-        named = (
-            rf"{tmp_path}/run is in use: process {child.pid} on {re.escape(socket.gethostname())} has written in it "
-        )
-        with pytest.raises(
-            BusyError, match=named + r"since 20\d\d-\d\d-\d\d .*; wait until it ends, or choose another"
-        ):
+        named = rf"{tmp_path}/run is in use: process {child.pid} on {re.escape(socket.gethostname())} has written in "
+        rest = r"it since 20\d\d-\d\d-\d\d .*; wait until it ends, or choose another"
+        with pytest.raises(BusyError, match=named + rest):
             lock_folder(tmp_path / "run", wait=0.05).__enter__()
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -196,13 +193,11 @@ def test_nothing_stays_of_it(tmp_path: Path) -> None:
     with lock_folder(tmp_path / "kept"):
         (tmp_path / "kept" / "file").touch()
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
-    with lock_folder(tmp_path / "unused"):
-        pass
-    assert not (tmp_path / "unused").exists()
     (tmp_path / "empty").mkdir()
-    with lock_folder(tmp_path / "empty"):
-        pass
-    assert list((tmp_path / "empty").iterdir()) == []
+    for name in ("unused", "empty"):
+        with lock_folder(tmp_path / name):
+            pass
+    assert not (tmp_path / "unused").exists() and list((tmp_path / "empty").iterdir()) == []
 
 
 def test_a_lock_whose_words_are_lost_is_one_all_the_same(tmp_path: Path) -> None:

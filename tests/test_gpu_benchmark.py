@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from clockhands.schemes import CATALOGUE
 
+Captured = pytest.CaptureFixture[str]
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 OURS, PLAIN, MASK, FLEX = "clockhands", "SDPA, no position", "SDPA, bias as a mask", "FlexAttention, compiled"
 STEPS = "the computation step by step"
@@ -59,18 +60,15 @@ def test_a_result_says_what_was_measured_and_where(scripts: SimpleNamespace, tmp
         for way in (PLAIN, MASK):
             entry = cell[name][way]
             assert entry["milliseconds"] > 0
-            assert (
-                entry["time over ours"]["low"] <= entry["time over ours"]["median"] <= entry["time over ours"]["high"]
-            )
+            ratio = entry["time over ours"]
+            assert ratio["low"] <= ratio["median"] <= ratio["high"]
             assert entry["extra MB"] is None, "known of a GPU alone"
         assert "time over ours" not in cell[name][OURS]
     assert cell["forward"][FLEX]["milliseconds"] > 0
     assert cell["forward and backward"][FLEX] == {"refused": "FlexAttention has no backward pass on a CPU"}
 
 
-def test_it_goes_on_where_it_stopped(
-    scripts: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_goes_on_where_it_stopped(scripts: SimpleNamespace, tmp_path: Path, capsys: Captured) -> None:
     out, words = tmp_path / "gpu.json", "alibi rope window"
     first = measure(scripts, out, "--minutes", "0", schemes=words)
     assert list(first["results"]) == ["alibi, 40, float32"], "the first is always begun"
@@ -81,9 +79,7 @@ def test_it_goes_on_where_it_stopped(
     assert "2 measured; left for the same command: nothing" in capsys.readouterr().out
 
 
-def test_figures_of_two_machines_do_not_meet(
-    scripts: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_of_two_machines_do_not_meet(scripts: SimpleNamespace, tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "gpu.json"
     table = measure(scripts, out)
     table["machine"]["GPU"] = "NVIDIA H100"
@@ -92,14 +88,19 @@ def test_figures_of_two_machines_do_not_meet(
     assert "give another --out" in capsys.readouterr().err
 
 
+def fail_with(fault: Exception) -> Callable[..., None]:
+    def fail(*_: Any, **__: Any) -> None:
+        raise fault
+
+    return fail
+
+
 @pytest.mark.parametrize("method", ["attend", "attend_with_mask"])
 def test_what_does_not_fit_is_told_and_the_rest_measured(
     method: str, scripts: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(case: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32.00 GiB.\nand more")
-
-    monkeypatch.setattr(scripts.ways.Case, method, fail)
+    fault = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32.00 GiB.\nand more")
+    monkeypatch.setattr(scripts.ways.Case, method, fail_with(fault))
     (cell,) = measure(scripts, tmp_path / "gpu.json")["results"].values()
     name = OURS if method == "attend" else MASK
     for part in ("forward", "forward and backward"):
@@ -108,25 +109,21 @@ def test_what_does_not_fit_is_told_and_the_rest_measured(
         assert ("time over ours" in cell[part][PLAIN]) is (name != OURS)
 
 
-def test_memory_may_run_out_between_rounds(
+def test_memory_may_run_out_between_rounds_and_our_own_error_is_a_failure(
     scripts: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    monkeypatch.setattr(scripts.timing, "interleave", fail)
+    monkeypatch.setattr(scripts.timing, "interleave", fail_with(torch.OutOfMemoryError("CUDA out of memory.")))
     (cell,) = measure(scripts, tmp_path / "gpu.json")["results"].values()
     assert cell["forward"]["in turns"] == {"out of memory": "CUDA out of memory."}
     assert "milliseconds" not in cell["forward"][OURS]
+    monkeypatch.setattr(scripts.ways.Case, "attend", fail_with(RuntimeError("invalid dtype for bias")))
+    (cell,) = measure(scripts, tmp_path / "other.json", status=1)["results"].values()
+    assert cell["failures"][0] == "alibi, 40, float32, forward: clockhands fails: RuntimeError: invalid dtype for bias"
 
 
 @pytest.mark.parametrize("broken", [MASK, OURS])
 def test_two_different_things_have_no_ratio(
-    broken: str,
-    scripts: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    broken: str, scripts: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """A peer that differs is wrong; where ours differs from the steps, nothing is timed."""
     method = "attend" if broken == OURS else "attend_with_mask"
@@ -150,20 +147,10 @@ def test_a_not_a_number_is_a_difference(scripts: SimpleNamespace) -> None:
     assert scripts.ways.find_mean_difference(ones * 0.75, ones) == pytest.approx(0.25 / 0.05)
 
 
-def test_our_own_error_is_a_failure(scripts: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(case: Any) -> None:
-        raise RuntimeError("invalid dtype for bias")
-
-    monkeypatch.setattr(scripts.ways.Case, "attend", fail)
-    (cell,) = measure(scripts, tmp_path / "gpu.json", status=1)["results"].values()
-    assert cell["failures"][0] == "alibi, 40, float32, forward: clockhands fails: RuntimeError: invalid dtype for bias"
-
-
 def test_an_estimate_grows_with_what_is_no_compilation(scripts: SimpleNamespace) -> None:
     way = {"first call, seconds": 30.0, "milliseconds": 100.0}
-    cells = {
-        "alibi, 2048, bfloat16": {"forward": {OURS: way, "rounds": 5}, "forward and backward": {}, "seconds": 32.0}
-    }
+    cell = {"forward": {OURS: way, "rounds": 5}, "forward and backward": {}, "seconds": 32.0}
+    cells = {"alibi, 2048, bfloat16": cell}
     assert scripts.gpu.estimate(cells, "alibi", 8192, "bfloat16") == pytest.approx(32 + 5 * 0.1 * 16)
     assert scripts.gpu.estimate(cells, "rope", 8192, "bfloat16") == scripts.gpu.FIRST_GUESS
 

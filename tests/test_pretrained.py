@@ -33,13 +33,10 @@ FEW = {"max_steps": 2, "save_steps": 1, "threads": 1, "log_steps": 1, "learning_
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = {"corpus": "roles", "train": 60, "validation": 4, "test": 4, "adjectives": 0.0}
     recipe = {
-        "data": {"corpus": "roles", "train": 60, "validation": 4, "test": 4, "adjectives": 0.0},
-        "tokenizer": {"kind": "word"},
-        "model": TINY,
-        "batches": {"size": 16},
-        "training": FEW,
-    }
+        "data": data, "tokenizer": {"kind": "word"}, "model": TINY, "batches": {"size": 16}, "training": FEW,
+    }  # fmt: skip
     return train(recipe, tmp_path_factory.mktemp("runs") / "translator", draw=False).path
 
 
@@ -103,9 +100,13 @@ def change(path: Path, **keys: Any) -> None:
     path.write_text(json.dumps({**known, **keys}), encoding="utf8")
 
 
+def bring_code(run: Path, bird: Canary) -> None:
+    (run / "evil.py").write_text(bird.code)
+
+
 def evil_tokenizer(run: Path, bird: Canary) -> None:
     """The attack that worked: transformers asked on standard input, and the text to translate answered."""
-    (run / "evil.py").write_text(bird.code)
+    bring_code(run, bird)
     change(run / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", None]}, tokenizer_class="T")
 
 
@@ -113,28 +114,18 @@ def evil_class(name: str) -> Callable[[Path, Canary], None]:
     """An Auto class named as the tokenizer: it is called in turn, and trust is not passed on to it."""
 
     def attack(run: Path, bird: Canary) -> None:
-        (run / "evil.py").write_text(bird.code)
-        maps = {
-            "AutoTokenizer": ["evil.T", None],
-            "AutoConfig": "evil.C",
-            "AutoModel": "evil.M",
-            "AutoProcessor": "evil.P",
-        }
+        bring_code(run, bird)
+        maps = {"AutoConfig": "evil.C", "AutoModel": "evil.M", "AutoProcessor": "evil.P"}
         change(run / "tokenizer_config.json", tokenizer_class=name)
-        change(run / "config.json", auto_map=maps, model_type="theirs")
+        change(run / "config.json", auto_map={"AutoTokenizer": ["evil.T", None], **maps}, model_type="theirs")
 
     return attack
 
 
 def evil_configuration(run: Path, bird: Canary) -> None:
-    (run / "evil.py").write_text(bird.code)
-    maps = {
-        "AutoConfig": "evil.C",
-        "AutoModel": "evil.M",
-        "AutoModelForSeq2SeqLM": "evil.M",
-        "AutoModelForCausalLM": "evil.M",
-    }
-    change(run / "config.json", auto_map=maps)
+    bring_code(run, bird)
+    models = dict.fromkeys(["AutoModel", "AutoModelForSeq2SeqLM", "AutoModelForCausalLM"], "evil.M")
+    change(run / "config.json", auto_map={"AutoConfig": "evil.C", **models})
 
 
 def evil_model(run: Path, bird: Canary) -> None:
@@ -149,7 +140,7 @@ def evil_generation(run: Path, bird: Canary) -> None:
 
 
 def evil_processor(run: Path, bird: Canary) -> None:
-    (run / "evil.py").write_text(bird.code)
+    bring_code(run, bird)
     for name in ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"):
         change(run / name, auto_map={"AutoProcessor": "evil.P", "AutoImageProcessor": "evil.P"}, processor_class="P")
 
@@ -226,14 +217,17 @@ def command(verb: str, evil: Path, corpus: list[str]) -> list[str]:
     }[verb]
 
 
+def copy_of(run: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(run, folder / "evil"))
+
+
 def asked(table: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(attack, verb) for attack, verbs in table.items() for verb in verbs]
 
 
 def run_verb(attack: str, verb: str, runs: tuple[Path, Path], bird: Canary, folder: Path) -> int:
     """Attack a copy of a run, run one verb over it, and look after the canary."""
-    evil = folder / "evil"
-    shutil.copytree(runs[verb == "generate"], evil)
+    evil = copy_of(runs[verb == "generate"], folder)
     shutil.rmtree(evil / "checkpoints")
     ATTACKS[attack](evil, bird)
     preset = [] if verb == "begin_from" else ["--preset", "tiny"]
@@ -260,8 +254,7 @@ def test_what_is_hostile_and_not_needed_is_left_alone(
 
 
 def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path: Path) -> None:
-    evil = tmp_path / "evil"
-    shutil.copytree(translator, evil)
+    evil = copy_of(translator, tmp_path)
     evil_tokenizer(evil, canary)
     calls: list[Callable[[], Any]] = [
         lambda: list(clockhands.translate(evil, ["x"])),
@@ -282,8 +275,7 @@ def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path:
 
 
 def test_a_target_tokenizer_is_looked_at_too(translator: Path, canary: Canary, tmp_path: Path) -> None:
-    evil = tmp_path / "evil"
-    shutil.copytree(translator, evil)
+    evil = copy_of(translator, tmp_path)
     (evil / "target").mkdir()
     for path in translator.glob("tokenizer*"):
         shutil.copy(path, evil / "target")
@@ -309,8 +301,7 @@ def test_no_script_of_a_data_set_is_run(layout: str, canary: Canary, tmp_path: P
     "name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin", "adapter_model.bin"]
 )
 def test_no_pickle_of_a_checkpoint_is_run(name: str, translator: Path, canary: Canary, tmp_path: Path) -> None:
-    evil = tmp_path / "evil"
-    shutil.copytree(translator, evil)
+    evil = copy_of(translator, tmp_path)
     last = Run(evil).checkpoints[-1]
     (last / name).write_bytes(pickle.dumps(canary))
     with pytest.raises(CheckpointError, match=name):
@@ -447,10 +438,7 @@ def llama(folder: Path, **keys: Any) -> Path:
         ({"num_labels": 10**9}, "num_labels = 1000000000 in config.json; no model has more than"),
         ({"architectures": [{}]}, r"architectures = \[\{\}\] in config\.json; it must be a list of names of classes"),
         ({"architectures": "LlamaModel"}, "architectures = 'LlamaModel' in config"),
-        (
-            {"attn_implementation": "evil/kernel"},
-            r"brings its own code \(attn_implementation = 'evil/kernel', a kernel",
-        ),
+        ({"attn_implementation": "evil/kernel"}, r"brings its own code \(attn_implementation = 'evil/kernel', a k"),
         ({"transformers_weights": "pytorch_model.bin"}, "names 'pytorch_model.bin' as its weights"),
     ],
 )

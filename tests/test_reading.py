@@ -28,7 +28,7 @@ from clockhands.reading import (
     read_toml,
     refuse_strange_file,
     stream_lines,
-)
+)  # fmt: skip
 
 
 def test_toml_is_read_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:

@@ -52,12 +52,16 @@ def test_what_a_stream_cannot_encode_is_escaped_as_in_json(monkeypatch: pytest.M
     assert json.loads(lines[0]) == {"text": "für 👋"} and lines[1] == "\\udcff"
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("command", "code"), [("schemes rope", 0), ("schemes nothing", 2)])
+@pytest.mark.parametrize(
+    ("closed", "command", "code"),
+    [
+        ("<&-", "schemes rope", 0), (">&-", "schemes rope", 0), ("2>&-", "schemes nothing", 2),
+        ("<&- >&- 2>&-", "schemes rope", 0), ("<&- >&- 2>&-", "schemes nothing", 2),
+    ],
+)  # fmt: skip
 def test_closed_streams(closed: str, command: str, code: int) -> None:
-    done = subprocess.run(
-        f"exec '{sys.executable}' -m clockhands {command} {closed}", shell=True, capture_output=True, text=True
-    )
+    words = f"exec '{sys.executable}' -m clockhands {command} {closed}"
+    done = subprocess.run(words, shell=True, capture_output=True, text=True)
     assert done.returncode == code and "Traceback" not in done.stderr
 
 
@@ -65,7 +69,6 @@ def test_closed_streams(closed: str, command: str, code: int) -> None:
     "variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
 )
 def test_a_terminal_of_ascii(variables: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "clockhands", "schemes", "rope"], capture_output=True, env={**os.environ, **variables}
-    )
+    words = [sys.executable, "-m", "clockhands", "schemes", "rope"]
+    done = subprocess.run(words, capture_output=True, env={**os.environ, **variables})
     assert done.returncode == 0 and done.stdout.isascii() and rb"\u03b8" in done.stdout, done.stderr

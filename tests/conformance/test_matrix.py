@@ -69,9 +69,7 @@ def test_the_page_counts_cells_and_builds_of_each_cause() -> None:
     )
     rows = [Result("a:causal", "causal", "", (own, replace(own, check="cache.steps"), shared), {"transformers": "1"})]
     page = faults.make_page(make_matrix([*rows, replace(rows[0], model="qwen2_vl:causal")]))
-    assert (
-        "Of the 2 builds" in page
-        and "2 fail by the\nown code of their models, in 4 cells: 1 of them read text alone" in page
-    )
+    told = "2 fail by the\nown code of their models, in 4 cells: 1 of them read text alone"
+    assert "Of the 2 builds" in page and told in page
     assert "| FAIL | a:causal, qwen2_vl:causal | 4 | [bamba-offset](defects/bamba-offset.md) |" in page
     assert "| LIBRARY | a:causal, qwen2_vl:causal | 2 | 2 |  | [bamba-offset]" in page

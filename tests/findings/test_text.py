@@ -10,8 +10,7 @@ from clockhands.findings import choose_digits, join_words
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
-    [((), "none"), (("a",), "a"), (("a", "b"), "a and b"), (iter(["a", "b", "c"]), "a, b and c")],
+    ("words", "text"), [((), "none"), (("a",), "a"), (("a", "b"), "a and b"), (iter(["a", "b", "c"]), "a, b and c")]
 )
 def test_words_are_joined_as_in_a_sentence(words: Iterable[str], text: str) -> None:
     assert join_words(words) == text

@@ -12,6 +12,7 @@ from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
+from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
@@ -79,6 +80,11 @@ def previous_token(sharpness: float = 3.0) -> Any:
 def answer(name: str, subject: Subject, recorded: Capture, **read: Any) -> Finding:
     """What one measure finds in a model that was captured; ``read`` are other fields of the reading."""
     return MEASURES[name].run(Reading(subject, recorded, **read))
+
+
+def split(recorded: Capture) -> list[LogitSplit]:
+    """The logits of every layer in their terms."""
+    return [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
 
 
 def table_answer(name: str, subject: Subject) -> Finding:

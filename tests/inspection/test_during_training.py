@@ -29,33 +29,41 @@ def test_a_plan_knows_every_measure() -> None:
     assert set(MEASURES) == set(MEASURE_FUNCTIONS) > set(CHEAP_MEASURES)
 
 
-def test_a_layer_without_positions_has_the_word_term_alone() -> None:
-    """The terms of position are noise of means over 24 texts: within 2 % of nothing."""
-    found = _measure("terms", readings.attend_to_content())
-    assert found["word–word, layer 1"] > 0.8
-    assert all(abs(found[f"{term}, layer 1"]) < 0.02 for term in FOUR_TERMS.values() if "position" in term)
-
-
-def test_a_layer_that_reads_positions_alone_has_their_term_alone() -> None:
+@torch.no_grad()
+def _change_heads(kind: str) -> Any:
+    """The heads of `previous_token` with positions in both alone, in keys alone, or in keys for one query of all."""
     model = planted.previous_token()
-    with torch.no_grad():
-        model.encoder.layer[0].attention.self.query.weight[planted.HALF :].zero_()  # the head of words
-    found = _measure("terms", model)
-    # What is left is the mean of all positions, which is a part of its own: the hands have not all come round.
-    assert 0.97 < found["position–position, layer 1"] <= 1
-    assert all(abs(found[f"{term}, layer 1"]) < 1e-3 for term in FOUR_TERMS.values() if "word" in term)
+    query, key = (getattr(model.encoder.layer[0].attention.self, name) for name in ("query", "key"))
+    if kind == "position–position":
+        query.weight[planted.HALF :].zero_()  # the head of words
+    elif kind == "word–position":
+        query.weight[: planted.HALF].zero_()
+        key.weight[planted.HALF :] = key.weight[: planted.HALF].clone()
+    elif kind == "every query–position":
+        query.weight.zero_()
+        query.bias[0] = 1.0
+    return model
 
 
-def test_the_query_is_named_first() -> None:
-    """A head whose queries read words and whose keys read positions has the term word–position."""
-    model = planted.previous_token()
-    attention = model.encoder.layer[0].attention.self
-    with torch.no_grad():
-        attention.query.weight[: planted.HALF].zero_()
-        attention.key.weight[planted.HALF :] = attention.key.weight[: planted.HALF].clone()
-    found = _measure("terms", model)
-    assert found["word–position, layer 1"] > 0.9
-    assert abs(found["position–word, layer 1"]) < 1e-3
+@pytest.mark.parametrize(
+    ("term", "least", "most_of_others"),
+    [
+        # Without positions their terms are noise of means over 24 texts.
+        ("word–word", 0.8, 0.02),
+        # What is left is the mean of all positions, which is a part of its own: the hands have not all come round.
+        ("position–position", 0.97, 1e-3),
+        ("word–position", 0.9, 1e-3),
+        ("every query–position", 0.999, 1e-3),
+    ],
+)
+def test_a_layer_that_is_made_for_one_term_has_that_one_and_the_query_is_named_first(
+    term: str, least: float, most_of_others: float
+) -> None:
+    found = _measure("terms", readings.attend_to_content() if term == "word–word" else _change_heads(term))
+    assert least < found[f"{term}, layer 1"] < 1.001
+    kind = "position" if term == "word–word" else "word"
+    others = [name for name in FOUR_TERMS.values() if kind in name and name != term]
+    assert len(others) > 1 and all(abs(found[f"{name}, layer 1"]) < most_of_others for name in others)
 
 
 def test_the_terms_are_those_that_inspect_finds_and_add_up() -> None:
@@ -66,17 +74,6 @@ def test_the_terms_are_those_that_inspect_finds_and_add_up() -> None:
     shares = dict(zip(TERMS, split.compute_layer_shares().tolist(), strict=True))
     for term, name in (FOUR_TERMS | OF_EVERY_QUERY).items():
         assert found[f"{name}, layer 1"] == pytest.approx(shares[term], abs=1e-6)
-
-
-def test_what_every_query_gives_a_key_is_told_apart() -> None:
-    """All queries are one vector, and one head's keys read positions: the other head's get nothing."""
-    model = planted.previous_token()
-    attention = model.encoder.layer[0].attention.self
-    with torch.no_grad():
-        attention.query.weight.zero_()
-        attention.query.bias[0] = 1.0
-    found = _measure("terms", model)
-    assert found["every query–position, layer 1"] == pytest.approx(1, abs=1e-3)
 
 
 def test_equal_logits_have_no_terms() -> None:

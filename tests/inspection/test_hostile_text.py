@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from clockhands.inspection import inspect
 from clockhands.report import make_page, put_side_by_side, write
 from clockhands.training import train
 from tests.comparison.planted import results
+from tests.report.html_tree import Tree
 from tests.shared import sketched
 from tests.training.tiny import tables
 
@@ -30,44 +30,23 @@ EVIL = "<script>alert(1)</script>"
 TEXT = [f"the old king number {i} {EVIL} saw the dog" for i in range(60)]
 
 
-class _Tags(HTMLParser):
-    """The elements of a page, its attributes that would run something, and its scripts: attributes and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.policy = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        given = dict(attrs)
-        self.found += [name for name, value in attrs if name.startswith("on") or "javascript:" in (value or "").lower()]
-        if tag == "script":
-            self.scripts.append((given, ""))
-        if given.get("http-equiv") == "Content-Security-Policy":
-            self.policy = given["content"] or ""
-
-    def handle_data(self, data: str) -> None:
-        if self.get_starttag_text() is not None and self.cdata_elem == "script":
-            given, text = self.scripts[-1]
-            self.scripts[-1] = given, text + data
-
-
 def _harmless(text: str) -> bool:
     """Whether a page runs nothing but the program's own scripts, which its policy names by their hashes.
 
     What a script of data (``application/json``) holds is read, and never run.
     """
-    page = _Tags(text)
-    for given, content in page.scripts:
-        if given.get("type") == "application/json":
+    tree = Tree(text)
+    metas = tree.every("meta")
+    policy = next((meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy"), "")
+    for attributes, content in zip(tree.every("script"), tree.words.get("script", []), strict=True):
+        if attributes.get("type") == "application/json":
             json.loads(content)
             continue
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        if "src" in given or "alert(1)" in content or f"'sha256-{digest}'" not in page.policy:
+        if "src" in attributes or "alert(1)" in content or f"'sha256-{digest}'" not in policy:
             return False
-    return not page.found
+    named = (pair for _, attributes in tree.tags for pair in attributes.items())
+    return not any(name.startswith("on") or "javascript:" in value.lower() for name, value in named)
 
 
 def test_a_script_that_the_policy_does_not_name_is_seen() -> None:

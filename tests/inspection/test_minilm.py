@@ -67,13 +67,6 @@ def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Sub
     assert finding.value == pytest.approx(shares[0], abs=0.01)
 
 
-def test_the_split_is_exact_to_float64(subject: Subject, text: Windows) -> None:
-    exact = Subject.of(subject.build_untrained().model.double())
-    exact.model.load_state_dict(subject.model.state_dict())
-    small = capture(exact.model, exact.forward, text.ids_NT[:4])
-    assert max(split_logits(layer, text.ordinary_T).error for layer in small.layers[:2]) < 1e-10
-
-
 def test_words_and_positions_are_more_orthogonal_than_chance(subject: Subject, recorded: Capture) -> None:
     found = answer("directions", subject, recorded)
     assert found.details["z"] < -5

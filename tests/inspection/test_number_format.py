@@ -75,9 +75,6 @@ def test_a_minus_sign_is_no_hyphen_and_a_plus_sign_is_asked_for() -> None:
     assert (format_decimal(-0.021, plus=True), format_decimal(0.52, plus=True)) == ("−0.02", "+0.52")
 
 
-def test_a_control_is_named_where_there_is_one() -> None:
-    assert (describe_untrained(0.12), describe_untrained(0.0), describe_untrained(None)) == (
-        "; untrained 12 %",
-        "; untrained 0.0 %",
-        "",
-    )
+@pytest.mark.parametrize(("share", "shown"), [(0.12, "; untrained 12 %"), (0.0, "; untrained 0.0 %"), (None, "")])
+def test_a_control_is_named_where_there_is_one(share: float | None, shown: str) -> None:
+    assert describe_untrained(share) == shown

@@ -84,13 +84,10 @@ def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Te
 
 
 def test_one_string_is_one_text() -> None:
-    """It was taken for a list of letters, each of them tokenized alone."""
     text = "the small dog saw Anna today and Tom heard a wolf . " * 40
     tokenizer = train_tokenizer([text], kind="word", task="translation")
-    one, listed = (
-        inspect(Subject.of(own("sinusoidal"), tokenizer), texts=texts, length=16, control=False)
-        for texts in (text, [text])
-    )
+    subject = Subject.of(own("sinusoidal"), tokenizer)
+    one, listed = (inspect(subject, texts=texts, length=16, control=False) for texts in (text, [text]))
     assert one.to_json() == listed.to_json() and one.facts["text"] == listed.facts["text"]
 
 
@@ -103,7 +100,6 @@ class _HalvedAttention(transformers.models.bert.modeling_bert.BertSelfAttention)
 
 
 def test_a_layer_that_cannot_be_read_is_explained_where_others_can() -> None:
-    """The reason was lost as soon as one layer could be read."""
     model = tiny("bert")
     layer = model.encoder.layer[1].attention
     layer.self = _HalvedAttention(model.config, layer_idx=1)
@@ -114,29 +110,25 @@ def test_a_layer_that_cannot_be_read_is_explained_where_others_can() -> None:
     assert recorded.unread_reason == reason
     reading = Reading(subject, recorded, [split_logits(recorded.layers[0], recorded.ordinary_T)])
     (found,) = MEASURES["logits.layers"].answer(reading)
-    assert found.verdict.endswith(
-        f"Layers are numbered here among the 1 of 2 blocks whose attention could be read ({reason})."
-    )
+    said = f"Layers are numbered here among the 1 of 2 blocks whose attention could be read ({reason})."
+    assert found.verdict.endswith(said)
     model = tiny("bert")
     assert capture(model, Subject.of(model).forward, _ids()).unread_reason == ""
 
 
 DRAWN = {"bert", "rope"}
 """Models whose pages are drawn: a table that is added, and hands; others have the same figures with other numbers."""
-SAMPLED = {
-    "loudness", "directions", "recovery", "kernel", "kernel.frequencies", "kernel.terms", "logits.layers",
-    "logits.heads", "survival", "survival.share", "heads.positional", "heads.distance", "heads.across",
-    "cause.tokens", "cause", "cause.loss", "cause.swap",
-}  # fmt: skip
+CONTROLLED = {"bert", "llama", "t5"}
+"""Those that are measured untrained too; the others are only built so."""
+SAMPLED = MEASURES.keys() - {"sentence", "sentence.swap", "text", "table.similarity", "table.hands", "table.shift",
+                             "heads.induction"}  # fmt: skip
 """What another text would change; the others are numbers of the weights, or describe the text itself."""
 
 
 def _check_complete(findings: Findings, *, drawn: bool = False) -> None:
     """``drawn``: its figures are drawn too. Without that they are checked as far as that goes without drawing."""
     two_sides = "its encoder" in str(findings.facts["class"])
-    assert len({item.name for item in findings}) == len(findings) == len(MEASURES) - 3 + two_sides, (
-        "no sentences were asked about"
-    )
+    assert len({item.name for item in findings}) == len(findings) == len(MEASURES) - 3 + two_sides, "no sentences"
     for item in findings:
         check_declared(item)
         assert item.question.endswith("?")
@@ -160,7 +152,9 @@ def _check_complete(findings: Findings, *, drawn: bool = False) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bloom", "t5", "deberta-v2", "xlnet", "distilbert-sinusoid"])
 def test_every_finding_is_complete(name: str) -> None:
-    _check_complete(inspect(tiny(name), texts=_ids(), name=name), drawn=name in DRAWN)
+    subject = Subject.of(tiny(name), name=name)
+    _check_complete(inspect(subject, texts=_ids(), control=name in CONTROLLED), drawn=name in DRAWN)
+    assert type(subject.build_untrained(seed=0).model) is type(subject.model)
 
 
 OWN: dict[str, dict[str, Any]] = {
@@ -175,7 +169,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_own_models(name: str) -> None:
-    findings = inspect(own(**OWN[name]), texts=_ids())
+    findings = inspect(own(**OWN[name]), texts=_ids(), control=name in DRAWN)
     _check_complete(findings, drawn=name in DRAWN)
     assert findings["logits.layers"].details["error"] < 1e-5
     adds = name in ("sum", "projection")
@@ -200,28 +194,18 @@ def test_the_captured_input_of_an_own_model_is_its_tables() -> None:
         tables = subject.read_tables()
         assert tables is not None
         ids = _ids(3)
-        torch.testing.assert_close(
-            subject.forward(ids)[0], tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]], atol=1e-5, rtol=1e-5
-        )
+        expected = tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]]
+        torch.testing.assert_close(subject.forward(ids)[0], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
+def test_the_size_of_the_words_is_heard_and_their_factor_told() -> None:
     """With √d words of N(0, 1/d) are about as long as a sinusoid; without it they are √d times shorter."""
-    ratios = {}
-    for scale in ("sqrt", "one"):
-        found = inspect(own("sinusoidal", token_scale=scale), texts=_ids(), control=False)["loudness"]
-        ratios[scale] = found.details["length"]
-    assert ratios["sqrt"] / ratios["one"] == pytest.approx(32**0.5, rel=0.01)
-
-
-def test_the_factor_of_the_words_is_told_before_and_after_training() -> None:
-    found = inspect(own("sinusoidal"), texts=_ids())["loudness"]
-    bare = found.details["length"] / 32**0.5
-    assert f"multiplied by 5.7; without that factor a token would be {bare:.2f} times as long" in found.verdict
-    assert "(untrained " in found.verdict
-    assert (
-        "factor" not in inspect(own("sinusoidal", token_scale="one"), texts=_ids(), control=False)["loudness"].verdict
-    )
+    scaled = inspect(own("sinusoidal"), texts=_ids())["loudness"]
+    plain = inspect(own("sinusoidal", token_scale="one"), texts=_ids(), control=False)["loudness"]
+    bare = scaled.details["length"] / 32**0.5
+    assert plain.details["length"] == pytest.approx(bare, rel=0.01) and "factor" not in plain.verdict
+    assert f"multiplied by 5.7; without that factor a token would be {bare:.2f} times as long" in scaled.verdict
+    assert "(untrained " in scaled.verdict, "told before and after training"
 
 
 def test_words_that_place_themselves_are_named() -> None:
@@ -240,16 +224,15 @@ def test_of_an_architecture_that_is_not_listed_its_table_is_found_and_measured()
     found = inspect(_unlisted("MegatronBert"), texts=_ids(), control=False)
     assert found.facts["position"] == "A learned vector per position is added to the token embedding."
     left_out = {item.name for item in found if item.light == "skip"}
-    assert left_out == {
-        "kernel", "kernel.frequencies", "kernel.terms", "heads.induction", "cause.loss", "cause.swap",
-    }  # fmt: skip
+    expected = "kernel kernel.frequencies kernel.terms heads.induction cause.loss cause.swap"
+    assert left_out == {*expected.split()}
     assert "With all positions shifted by 1, the mean of the output changes by" in found["cause"].verdict
 
 
 def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_looked_at() -> None:
     found = inspect(_unlisted("Glm"), texts=_ids(), control=False)
     assert str(found.facts["position"]).startswith("Queries and keys are rotated")
-    assert found["kernel.frequencies"].verdict == ("Which channels a GlmModel rotates together is not recorded here.")
+    assert found["kernel.frequencies"].verdict == "Which channels a GlmModel rotates together is not recorded here."
     assert found["loudness"].verdict.startswith("Nothing is added at the input of this model. Queries and keys")
     assert "Shifting all positions by 1, 4, 16 and 64 changes nothing" in found["cause"].verdict
 
@@ -268,7 +251,8 @@ def test_two_models_side_by_side() -> None:
     found = inspect(own("sinusoidal"), texts=_ids(), name="sum", control=False)
     both = put_side_by_side(found, inspect(own("rope"), texts=_ids(), name="rope", control=False))
     assert "Difference B − A" in both["logits.layers"].verdict
-    assert "Measured" in both["loudness"].verdict or both["loudness"].light != "skip"
+    loud, none = both["loudness"].verdict.split("\n")
+    assert loud.startswith("A: Tokens carry ") and none.startswith("B: Nothing is added at the input of this model.")
     other = inspect(own("sinusoidal"), texts=_ids(13), name="other", control=False)
     apart = put_side_by_side(found, other)
     assert "Not comparable with B: A and B differ in text." in apart["logits.layers.A"].verdict
@@ -342,11 +326,11 @@ def test_a_subject_that_trains_again_is_measured_without_dropout() -> None:
 
 
 def test_the_seed_of_the_caller_is_left_alone() -> None:
+    model = tiny("bert", seed=5)
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    inspect(tiny("bert", seed=5), texts=_ids(), name="bert")
-    torch.manual_seed(5)
+    inspect(model, texts=_ids(8), name="bert")
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -383,18 +367,13 @@ def test_a_language_model_in_a_folder_has_a_next_token(tmp_path: Path) -> None:
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCAB, **sizes))
     model.save_pretrained(tmp_path)
-    found = inspect(tmp_path, texts=_ids(), control=False)["cause.loss"]
-    assert found.light != "skip" and found.unit == "nats"
-    expected = inspect(model, texts=_ids(), control=False)["cause.loss"]
-    assert found.value == pytest.approx(expected.value)
-
-
-def test_a_saved_folder(tmp_path: Path) -> None:
-    tiny("gpt2").save_pretrained(tmp_path)
     findings = inspect(tmp_path, texts=_ids(), control=False, name="mine")
     assert findings.title == "What position does inside mine"
     assert findings.facts["attention"] == "each token sees those before it"
     assert findings.facts["control"] == "none (not asked for)"
+    expected = inspect(model, texts=_ids(), control=False)["cause.loss"]
+    assert expected.light != "skip" and expected.unit == "nats"
+    assert findings["cause.loss"].value == pytest.approx(expected.value)
 
 
 def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,9 @@ from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
 
 from .measures.readings import check_terms
+from .measures.test_measure import check_declared
 from .tiny import LAYERS, draw_ids, own, tiny
+from .words import make_splitter
 
 BOTH = "encoder-decoder"
 FAMILIES = ("bart", "marian", "t5")
@@ -70,14 +72,11 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
 
 @torch.no_grad()
 def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
-    model = own(kind=BOTH)
-    subject, states = Subject.of(model, side="decoder"), []
-    source = _sources()
+    model, source, states = own(kind=BOTH), _sources(), []
     memory = model.encode(TokenBatch(source.clamp(min=0), mask_BT=source >= 0))
     model.decode(TokenBatch(draw_ids()), memory, layer_states=states)
-    recorded = _captured(subject)
-    for ours, theirs in zip(recorded.hidden, states, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    recorded = _captured(Subject.of(model, side="decoder"))
+    torch.testing.assert_close([*recorded.hidden], states, atol=1e-5, rtol=1e-5)
     assert len(recorded.layers) == len(recorded.cross_modules) == 2
 
 
@@ -93,26 +92,24 @@ def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> Non
 # Marian is BART with a table of sinusoids: its own table is read above.
 @pytest.mark.parametrize("name", ["bart", pytest.param("marian", marks=pytest.mark.exhaustive), "t5", "own"])
 def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
-    found = {
-        side: inspect(_model(name), texts=draw_ids(12, 20), side=side, name=name) for side in ("encoder", "decoder")
-    }
-    assert found["decoder"].facts["model"] == f"{name} (decoder)"
-    assert found["decoder"].facts["attention"] == "each token sees those before it"
-    assert found["encoder"].facts["attention"] == "every token sees all others"
-    assert found["decoder"].facts["text"] == "12 windows of 20 tokens, with the same text as source"
-    assert "Stack" not in str(found["decoder"].facts["class"])
-    assert found["decoder"]["logits.layers"].details["error"] < 1e-5
-    assert found["encoder"]["heads.across"].light == "skip"
-    assert found["decoder"]["heads.across"].light == "info"
-    assert "Difference B − A" in put_side_by_side(*found.values())["logits.layers"].verdict
+    sides: tuple[Any, Any] = "encoder", "decoder"
+    one, other = (inspect(_model(name), texts=draw_ids(12, 20), side=side, name=name, control=False) for side in sides)
+    for item in other:
+        check_declared(item)
+    assert other.facts["model"] == f"{name} (decoder)"
+    assert other.facts["attention"] == "each token sees those before it"
+    assert one.facts["attention"] == "every token sees all others"
+    assert other.facts["text"] == "12 windows of 20 tokens, with the same text as source"
+    assert "Stack" not in str(other.facts["class"])
+    assert other["logits.layers"].details["error"] < 1e-5
+    assert (one["heads.across"].light, other["heads.across"].light) == ("skip", "info")
+    assert "Difference B − A" in put_side_by_side(one, other)["logits.layers"].verdict
 
 
-def test_a_side_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="tiny is no encoder-decoder, so it has no decoder side"):
-        Subject.of(tiny("gpt2"), name="tiny", side="decoder")
-    single = own(kind="decoder")
-    with pytest.raises(UsageError, match="is no encoder-decoder"):
-        Subject.of(single, side="encoder")
+@pytest.mark.parametrize(("model", "side"), [(tiny("gpt2"), "decoder"), (own(kind="decoder"), "encoder")])
+def test_a_side_that_is_not_there(model: Any, side: Any) -> None:
+    with pytest.raises(UsageError, match=f"mine is no encoder-decoder, so it has no {side} side"):
+        Subject.of(model, name="mine", side=side)
 
 
 def test_words_that_the_encoder_does_not_know() -> None:
@@ -121,17 +118,12 @@ def test_words_that_the_encoder_does_not_know() -> None:
         subject.forward(draw_ids())
 
 
-class Letters:
-    """A tokenizer of letters with a beginning and an end."""
-
-    def __call__(self, text: str, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
-        ids = [ord(letter) for letter in text]
-        return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
+LETTERS = make_splitter(lambda text: [*map(ord, text)])
 
 
 def test_windows_of_translations_stand_beside_what_they_translate() -> None:
     pairs = [(f"s{number}", f"t{number}") for number in range(10, 58)]
-    found = cut_pair_windows(Letters(), Letters(), pairs, length=8, count=9, start=0)
+    found = cut_pair_windows(LETTERS, LETTERS, pairs, length=8, count=9, start=0)
     assert found.ids_NT.shape == (9, 8)
     letters = ["".join(map(chr, row[2:])) for row in found.ids_NT.tolist()]
     assert letters[0] == "t10t11", "after the decoder's first token and the tokenizer's own"
@@ -141,18 +133,15 @@ def test_windows_of_translations_stand_beside_what_they_translate() -> None:
     assert found.ordinary_T.tolist() == [False, False, *[True] * 6]
 
 
-class Words:
-    """A tokenizer of words: a number stands for itself, all others for 3."""
-
-    def __call__(self, text: str, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
-        ids = [int(word) if word.isdigit() else 3 for word in text.split()]
-        return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
+def _split_words(text: str) -> list[int]:
+    """A number stands for itself, all other words for 3."""
+    return [int(word) if word.isdigit() else 3 for word in text.split()]
 
 
 def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None:
     """Letters and words of one text: every window of the decoder stands beside the words that it is cut from."""
-    subject = Subject.of(own("none", BOTH), Letters(), side="decoder")
-    subject.source_tokenizer = Words()
+    subject = Subject.of(own("none", BOTH), LETTERS, side="decoder")
+    subject.source_tokenizer = make_splitter(_split_words)
     lines = [" ".join(str(1000 + 10 * line + word) for word in range(4)) for line in range(60)]
     long = " ".join(str(number) for number in range(5000, 5400))
     found = choose_windows(subject, ["\n\n".join(lines), long], 64, 200)
@@ -167,8 +156,8 @@ def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None
 def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:
     """Letters read what words write: ten times as many tokens as the encoder's table has rows."""
     core = own("none", BOTH, vocab_size=128, encoder=PositionConfig("learned", {"max_length": 20}))
-    subject = Subject.of(core, Words(), side="decoder")
-    subject.source_tokenizer, subject.training_pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
+    subject = Subject.of(core, make_splitter(_split_words), side="decoder")
+    subject.source_tokenizer, subject.training_pairs = LETTERS, [("a b c d e f g h i", "5 6 7")] * 90
     found = choose_windows(subject, None, 24, 9)
     assert found.source_NS is not None and found.source_NS.shape[1] == 20
     assert found.source_NS[0, 0] == 1 and found.source_NS[0, -1] == 2, "the tokenizer's own tokens stay"

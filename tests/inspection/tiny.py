@@ -90,7 +90,7 @@ CONFIGS: dict[str, Callable[[], Any]] = {
 UNLISTED: dict[str, Callable[[], Any]] = {
     "xglm": lambda: hf.XGLMConfig(
         **_COMMON, d_model=WIDTH, num_layers=LAYERS, attention_heads=HEADS, ffn_dim=64, max_position_embeddings=64
-    ),
+    )
 }
 """Families of which nothing is known: attention is read all the same."""
 

@@ -1,7 +1,8 @@
-"""A tokenizer of a few whole words, for tiny random models."""
+"""Tokenizers of a few words, of letters and of bytes, for tiny random models."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -17,3 +18,12 @@ def make_tokenizer() -> Any:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+def make_splitter(split: Callable[[str], list[int]], after: Sequence[int] = (2,)) -> Any:
+    """A tokenizer that is a function of the text, with the special token 1 before it and these after it."""
+
+    def tokenize(text: str, add_special_tokens: bool = True, **_: object) -> dict[str, list[int]]:
+        return {"input_ids": [1, *split(text), *after] if add_special_tokens else split(text)}
+
+    return tokenize

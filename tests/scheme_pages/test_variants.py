@@ -95,11 +95,6 @@ def test_everything_left_out_has_a_reason_and_no_catalogue_line() -> None:
         assert name.lower() not in CATALOGUE
 
 
-def test_every_scheme_is_built_with_the_options_that_it_is_shown_with() -> None:
-    for name in CATALOGUE:
-        assert type(build(CATALOGUE, name, PAGE_SIZES, complete_options(name))) is CATALOGUE[name]
-
-
 def test_only_a_trained_length_is_added_and_only_where_it_is_needed() -> None:
     needing = {name for name in CATALOGUE if complete_options(name)}
     assert needing == {"fope", "dual-chunk", "rerope", "self-extend"}

@@ -48,12 +48,7 @@ def between(law: str, *, variants: bool = True) -> pytest.MarkDecorator:
 
 
 def cases(
-    law: str,
-    sides: tuple[bool, ...],
-    serves: Callable[[Scheme], bool],
-    *,
-    in_turn: bool = False,
-    variants: bool = True,
+    law: str, sides: tuple[bool, ...], serves: Callable[[Scheme], bool], *, in_turn: bool = False, variants: bool = True
 ) -> pytest.MarkDecorator:
     """The schemes, variants and sides of a law, with the exceptions as failures that are expected."""
     found = []

@@ -10,6 +10,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from clockhands.schemes import AttentionInputs, Scheme
+
 
 def agree(
     ours: Callable[[], Tensor],
@@ -35,6 +37,13 @@ def agree(
         torch.testing.assert_close(
             mine.grad.reshape(-1), peer.grad.reshape(mine.grad.shape).reshape(-1), atol=1e-4, rtol=1e-4
         )
+
+
+def compute_bias(scheme: Scheme, qpos: Tensor, kpos: Tensor | None = None, heads: int = 4, width: int = 8) -> Tensor:
+    """The bias between queries and keys of zeros at these positions; keys stand where queries do, unless told."""
+    kpos = qpos if kpos is None else kpos
+    q, k = (torch.zeros(pos.shape[0], heads, pos.shape[1], width) for pos in (qpos, kpos))
+    return scheme.bias(AttentionInputs(q, k, qpos, kpos))
 
 
 def leaf(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:

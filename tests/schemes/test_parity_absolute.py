@@ -16,19 +16,13 @@ from transformers.models.whisper.modeling_whisper import sinusoids
 from x_transformers.x_transformers import AbsolutePositionalEmbedding, ScaledSinusoidalEmbedding
 
 from clockhands import positions
-from clockhands.schemes import FourierBands, Learned, Sinusoidal, SinusoidalAxes, Time2Vec
+from clockhands.schemes import FourierBands, Learned, Sinusoidal, SinusoidalAxes
 
 LENGTH, WIDTH = 50, 32
 
 
 def line(length: int = LENGTH) -> Tensor:
     return positions.count_up(1, length)
-
-
-def exact(length: int, width: int) -> Tensor:
-    """The paper's table in float64."""
-    angle = torch.arange(length)[:, None] * 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
 
 
 def same(got: Tensor, wanted: Tensor, atol: float = 2e-6) -> None:
@@ -139,33 +133,6 @@ def test_trap_25_detr_counts_rows_then_columns_from_one(normalise: bool) -> None
     same(ours[real], wanted[real], 4e-6)
 
 
-def test_trap_14_odd_widths_follow_another_exponent_in_positional_encodings() -> None:
-    """For d = 7 its exponent divides by 8; ours refuses the width and says so."""
-    peer = PositionalEncoding1D(7)(torch.zeros(1, LENGTH, 7))[0]
-    same(peer, exact(LENGTH, 8)[:, :7], 1e-5)
-    angle = torch.arange(LENGTH)[:, None] * 10_000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 7)
-    by_seven = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :7]
-    assert (peer - by_seven).abs().max() > 1
-
-
-def test_trap_12_positional_encodings_remembers_a_dtype_and_we_do_not() -> None:
-    peer = PositionalEncoding1D(WIDTH)
-    peer(torch.zeros(1, LENGTH, WIDTH, dtype=torch.bfloat16))
-    assert peer(torch.zeros(1, LENGTH, WIDTH)).dtype == torch.bfloat16, "the peer was mended: drop this test"
-    ours = Sinusoidal(WIDTH)
-    ours.encode(line())
-    same(ours.encode(line())[0], exact(LENGTH, WIDTH), 1e-7)
-
-
-def test_trap_03_float32_angles_are_visibly_off_at_a_million() -> None:
-    far, width = torch.tensor([[1_000_003]]), 16
-    omega = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    right = torch.stack([(far[0] * omega).sin(), (far[0] * omega).cos()], -1).flatten()
-    naive = (far[0].float() * omega.float()).sin()
-    assert (naive - right[0::2]).abs().max() > 4e-3
-    same(Sinusoidal(width).encode(far)[0, 0], right, 2e-7)
-
-
 def test_trap_16_sines_and_cosines_side_by_side_or_interleaved_are_the_same_hands_in_another_order() -> None:
     pairs, halves = (Sinusoidal(WIDTH, layout=layout).encode(line())[0] for layout in ("interleaved", "half"))
     same(torch.cat([pairs[:, 0::2], pairs[:, 1::2]], dim=1), halves, 1e-7)
@@ -192,19 +159,6 @@ def test_mtans_fixed_time_embedding_is_a_sinusoid_of_base_ten_and_times_by_48() 
     wanted = torch.zeros(1, 7, width)
     wanted[..., 0::2], wanted[..., 1::2] = (48.0 * times[..., None] * div).sin(), (48.0 * times[..., None] * div).cos()
     same(Sinusoidal(width, base=10.0).encode(positions.interpolate(times, 1 / 48)), wanted, 1e-5)
-
-
-def test_mtans_learned_time_embedding_is_time2vec() -> None:
-    linear, periodic, ours = torch.nn.Linear(1, 1), torch.nn.Linear(1, 7), Time2Vec(8, start="uniform")
-    ours.load_state_dict(
-        {
-            "omega_P": torch.cat([linear.weight, periodic.weight])[:, 0].detach(),
-            "phase_P": torch.cat([linear.bias, periodic.bias]).detach(),
-        }
-    )
-    times = torch.rand(2, 5)
-    wanted = torch.cat([linear(times[..., None]), periodic(times[..., None]).sin()], dim=-1)
-    same(ours.encode(times), wanted)
 
 
 @pytest.mark.parametrize("start", [0, 1_000_000])

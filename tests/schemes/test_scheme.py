@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from clockhands import positions
 from clockhands.attention import attend, attend_reference
 from clockhands.errors import PositionError
 from clockhands.scheme_pages.excused_laws import list_excuses
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
+from clockhands.schemes import CATALOGUE, Sizes, build
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, Inputs, encoded, every, inputs, make, place, run
 
 # Thousands of small cells over code that the oracles' tests cover: tracing them would double what they take.
@@ -137,22 +136,20 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     assert kept != excused, "an exception must be broken, and everything else kept"
 
 
-def attend_and_encode(scheme: Scheme) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
-    return lambda q, k, v, pos: (attend(scheme, q, k, v, pos, pos, causal=True), scheme.encode(pos))
-
-
 @pytest.mark.parametrize("names", [COMPILED, pytest.param(COMPILED_TOO, marks=pytest.mark.exhaustive)], ids="+".join)
 def test_compiled_equals_eager(names: tuple[str, ...]) -> None:
     """At two lengths, as one graph. (Where annotations are checked at run time, the checks would be compiled too.)"""
     if os.environ.get("CHECK_SHAPES"):
         pytest.skip("annotations are checked at run time")
-    for name in names:
-        both = attend_and_encode(build(CATALOGUE, name, Sizes(32, 32, 4, 8)).eval())
-        torch.compiler.reset()
-        compiled = torch.compile(both, backend="aot_eager", dynamic=True, fullgraph=True)
-        for length in (9, 7):
-            q, k, v = (torch.randn(2, 4, length, 8) for _ in range(3))
-            pos = torch.arange(length).expand(2, length)
-            for got, wanted in zip(compiled(q, k, v, pos), both(q, k, v, pos), strict=True):
-                if wanted is not None:
-                    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
+    schemes = [build(CATALOGUE, name, Sizes(32, 32, 4, 8)).eval() for name in names]
+
+    def run_all(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pos: torch.Tensor) -> list[torch.Tensor]:
+        """What attention gives with each scheme, and what each adds at the embedding."""
+        both = [(attend(scheme, q, k, v, pos, pos, causal=True), scheme.encode(pos)) for scheme in schemes]
+        return [made for pair in both for made in pair if made is not None]
+
+    compiled = torch.compile(run_all, backend="aot_eager", dynamic=True, fullgraph=True)
+    for length in (9, 7):
+        q, k, v = (torch.randn(2, 4, length, 8) for _ in range(3))
+        pos = torch.arange(length).expand(2, length)
+        torch.testing.assert_close(compiled(q, k, v, pos), run_all(q, k, v, pos), atol=1e-5, rtol=1e-5)

@@ -25,7 +25,7 @@ from clockhands.inspection.estimators.hands import (
 Random = np.random.Generator
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_planted_periods_are_found_within_one_per_cent(seed: int) -> None:
     """A sample of the population of benchmarks/hands.py, of the smaller tables."""
     table = next(table for table in map(_small, range(40 * seed, 40 * seed + 40)) if table is not None)
@@ -96,7 +96,7 @@ def test_degenerate_tables_have_no_hands_and_raise_nothing(count: int, kind: str
     assert not found.rotating
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_one_mixed_hand_is_one(seed: int) -> None:
     """Some pair of its columns looks like a circle of its own."""
     rng = np.random.default_rng(seed)
@@ -167,7 +167,6 @@ def test_a_line_adds_its_rows() -> None:
 
 
 def test_two_pairs_of_columns_at_one_speed_are_one_line_in_all_four() -> None:
-    """It was reported in the first two alone, and to agree as well as those."""
     first = SpectralLine(0.5, np.ones((2, 4)), 0.3, 0.99, 1.0, 0.01, columns=(0, 4))
     second = replace(first, columns=(1, 5), agreement=0.9, roundness=0.8)
     lines = [first]

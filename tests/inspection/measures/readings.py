@@ -14,7 +14,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions
 from clockhands.inspection.reading.layer import FrozenNormsAndPositions, Layer
-from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_by_batch, split_logits
+from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_by_batch
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
@@ -53,8 +53,7 @@ def half_rows(rows: int, upper: bool) -> torch.Tensor:
 
 
 def split_layers(model: Any, texts: int = 48) -> list[Any]:
-    _, recorded = planted.subject_of(model, texts)
-    return [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
+    return planted.split(planted.subject_of(model, texts)[1])
 
 
 @torch.no_grad()
@@ -69,8 +68,7 @@ def attend_to_content(scheme: str = "none") -> Any:
 def intervene_on(model: Any) -> tuple[dict[str, Finding], Interventions]:
     """What ``inspect`` finds by intervention, and the interventions themselves."""
     subject, recorded = planted.subject_of(model)
-    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
-    reading = Reading(subject, recorded, splits)
+    reading = Reading(subject, recorded, planted.split(recorded))
     for name in ("kernel", "cause.tokens", "cause"):
         reading.findings[name] = MEASURES[name].run(reading)
     return reading.findings, reading.interventions

@@ -10,16 +10,12 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures.distance_curve import (
-    _measure_spread,
-    compute_distance_curve,
-)
+from clockhands.inspection.measures.distance_curve import _measure_spread, compute_distance_curve
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import (
     DISTANCE,
     split_by_batch,
     split_first_batch,
-    split_logits,
     sum_groups,
 )
 from clockhands.model import PositionConfig
@@ -34,7 +30,7 @@ from .readings import WINDOW, draw_ids, read_own
 
 def _kernel(model: Any) -> Finding:
     subject, recorded = planted.subject_of(model)
-    return answer("kernel", subject, recorded, logit_splits=[split_logits(recorded.layers[0], recorded.ordinary_T)])
+    return answer("kernel", subject, recorded, logit_splits=planted.split(recorded))
 
 
 @pytest.mark.parametrize("scheme", ["rope", "alibi"])
@@ -53,7 +49,7 @@ def test_distance_is_compared_with_shuffled_distances(kind: str, scheme: str) ->
 def test_shuffled_distances_are_the_largest_of_any_layer_as_the_share_is() -> None:
     """The layer where distance does most was compared with its own shuffles alone."""
     subject, recorded = planted.subject_of(planted.kernel("encoder", "rope"))
-    plain = split_logits(recorded.layers[0], recorded.ordinary_T)
+    (plain,) = planted.split(recorded)
     weak = replace(plain, logit_sums_by_offset_HJ=plain.logit_sums_by_offset_HJ * 0.5, cov_NHt=plain.cov_NHt * 0.5)
     pair = replace(recorded, layers=[recorded.layers[0]] * 2)
     lone = answer("kernel", subject, recorded, logit_splits=[weak]).reference("distances shuffled")
@@ -84,7 +80,7 @@ def test_alibi_is_read_as_its_slopes(name: str) -> None:
     offsets = torch.arange(1 - WINDOW, 1)
     torch.testing.assert_close(found[:, :WINDOW], slopes[:, None] * offsets, atol=1e-5, rtol=1e-2)
     assert found[:, WINDOW:].isnan().all(), "a causal mask hides these offsets"
-    assert spread < 1e-4 or name == "falcon-alibi"
+    assert spread < 1e-4
 
 
 def test_own_alibi_and_its_share() -> None:
@@ -97,9 +93,7 @@ def test_own_alibi_and_its_share() -> None:
         allowed = batch.real.mask_BHST[0]
         assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
         assert not batch.compute_term("added, content").any()
-    shares = [
-        sum_groups(row)[DISTANCE] for row in split_logits(recorded.layers[0], recorded.ordinary_T).compute_head_shares()
-    ]
+    shares = [sum_groups(row)[DISTANCE] for row in planted.split(recorded)[0].compute_head_shares()]
     assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
 
 
@@ -108,8 +102,7 @@ def test_rotation_gives_a_curve_of_distance_alone(name: str) -> None:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, draw_ids())
     _, spread = compute_distance_curve(split_first_batch(recorded.layers[0]))
-    norm = name == "cohere"  # queries divided by their own length depend on the token too
-    assert (spread < 1e-5) or norm
+    assert (spread < 1e-5) == (name != "cohere"), "queries divided by their own length depend on the token too"
 
 
 def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
@@ -126,9 +119,7 @@ def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
 @pytest.mark.parametrize(("scheme", "skipped"), [("learned", True), ("none", True), ("alibi", False)])
 def test_attention_that_adds_nothing_for_a_distance_is_not_asked(scheme: str, skipped: bool) -> None:
     options = {"max_length": planted.LENGTH} if scheme == "learned" else {}
-    subject, recorded = planted.subject_of(planted.uniform("encoder", scheme, **options))
-    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
-    verdict = planted.answer("kernel", subject, recorded, logit_splits=splits).verdict
+    verdict = _kernel(planted.uniform("encoder", scheme, **options)).verdict
     assert verdict.startswith("Its attention adds nothing for a distance. ") == skipped
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.heads import draw_head_grid
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
@@ -21,7 +22,7 @@ from .readings import answer_heads
 def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None:
     """Uniform attention in float32 is the same in every text up to rounding, which is no effect of position."""
     for kind in ("encoder", "decoder"):
-        flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
+        flat = answer_heads("heads.positional", _flat(kind))
         assert flat.verdict == (
             "0 of 2 heads attend mostly by position (0 surely and 0 possibly, by each head's own 95 % interval). No "
             "head gives half of its attention to one offset (of at most 32 tokens) or to one position."
@@ -34,7 +35,6 @@ def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None
 
 @pytest.mark.parametrize(("offset", "named"), [(20, True), (40, False)])
 def test_offsets_beyond_those_that_are_counted_are_not_denied(offset: int, named: bool) -> None:
-    """A head that attends 40 back was said to give half of its attention to no offset."""
     length = 96
     weights = torch.zeros(9, 1, length, length)
     weights[:, 0, torch.arange(length), (torch.arange(length) - offset).clamp_min(0)] = 1.0
@@ -49,21 +49,32 @@ def test_offsets_beyond_those_that_are_counted_are_not_denied(offset: int, named
 def test_how_far_heads_attend() -> None:
     near = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.previous_token(30.0))[1]))
     assert "Layer 1 attends less than half as far as uniform attention." in near.verdict
-    far = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.uniform())[1]))
+    far = answer_heads("heads.distance", _flat())
     assert "No layer attends less than half as far as uniform attention." in far.verdict
     assert far.value == pytest.approx(far.references[0].value, rel=1e-3)
     assert far.verdict.startswith("Layer 1 attends nearest, at a median over heads of")
 
 
+def _flat(kind: str = "encoder") -> HeadStatistics:
+    """A layer of uniform attention."""
+    return planted.heads_of(planted.subject_of(planted.uniform(kind))[1])
+
+
+def _compare(*layers: HeadStatistics) -> Finding:
+    """How far the heads of several layers attend."""
+    return MEASURES["heads.distance"].run(
+        replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=[*layers])
+    )
+
+
 def _distant(distances: list[float], uniform: float) -> HeadStatistics:
     """A layer whose heads attend at these distances on every text, beside uniform attention at ``uniform``."""
-    layer = planted.heads_of(planted.subject_of(planted.uniform())[1])
-    return replace(layer, distance_NH=torch.tensor(distances).double().expand(9, -1), uniform_distance=uniform)
+    distance_NH = torch.tensor(distances).double().expand(9, -1)
+    return replace(_flat(), distance_NH=distance_NH, uniform_distance=uniform)
 
 
 @pytest.mark.parametrize(("distances", "median"), [([1.0, 3.0], 2.0), ([1.0, 2.0, 4.0, 9.0], 3.0), ([1, 2, 9], 2.0)])
 def test_the_median_over_heads_is_the_middle_of_the_two_in_the_middle(distances: list[float], median: float) -> None:
-    """It was the lower of the two."""
     found = answer_heads("heads.distance", _distant(distances, 10.0))
     assert found.value == median and found.interval == (median, median)
     assert f"a median over heads of {median:.1f} tokens" in found.verdict
@@ -73,23 +84,14 @@ def test_the_median_over_heads_is_the_middle_of_the_two_in_the_middle(distances:
 def test_every_layer_is_compared_with_uniform_attention_under_its_own_mask(local_first: bool) -> None:
     """A local layer attends as far as it may, 2 tokens; a global one 6 of 20. All were compared with the first."""
     layers = [_distant([2.0, 2.0], 2.0), _distant([6.0, 6.0], 20.0)]
-    layers = layers if local_first else layers[::-1]
-    reading = replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=layers)
-    found = MEASURES["heads.distance"].run(reading)
+    found = _compare(*(layers if local_first else layers[::-1]))
     assert found.value == 2.0 and found.references[0].value == 2.0
-    assert found.verdict.endswith(
-        f"Layer {2 if local_first else 1} attends less than half as far as uniform attention."
-    )
+    nearest = 2 if local_first else 1
+    assert found.verdict.endswith(f"Layer {nearest} attends less than half as far as uniform attention.")
 
 
 def test_a_layer_is_drawn_at_all_offsets_of_its_own_mask() -> None:
-    """Those that the first layer's mask allows were drawn of all."""
-    causal, both = (planted.heads_of(planted.subject_of(planted.uniform(kind))[1]) for kind in ("decoder", "encoder"))
-    figure = (
-        MEASURES["heads.distance"]
-        .run(replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=[causal, both]))
-        .figure
-    )
+    figure = _compare(_flat("decoder"), _flat()).figure
     assert figure is not None
     assert [max(panel.marks[0].x) for panel in figure.panels] == [0, planted.LENGTH - 1]
 

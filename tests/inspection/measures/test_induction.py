@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -53,22 +55,19 @@ def test_without_other_heads_or_an_output_layer_less_is_said() -> None:
 def test_the_heads_that_are_removed_are_those_and_no_others() -> None:
     """The output of a head becomes its mean over tokens and texts, by hand from the module's own values."""
     reading = planted_gpt2.read(make(("previous", "uniform"), ("uniform", "induction")), draw(texts=6))
-    attention, kept = reading.capture.layers[0].module, []
-    hook = attention.c_proj.register_forward_pre_hook(lambda module, args: kept.append(args[0]))  # type: ignore[union-attr]
-    try:
-        with torch.no_grad():
+    projection: Any = reading.capture.layers[0].module.c_proj
+
+    def run() -> torch.Tensor:
+        """What the projection behind the heads is given."""
+        kept: list[torch.Tensor] = []
+        with torch.no_grad(), projection.register_forward_pre_hook(lambda module, args: kept.append(args[0])):
             reading.subject.forward(reading.capture.ids_NT)
-            with remove_heads(reading, [(0, 1)]):  # its hook is registered later, and runs after this one
-                hook.remove()
-                hook = attention.c_proj.register_forward_pre_hook(  # type: ignore[union-attr]
-                    lambda module, args: kept.append(args[0])
-                )
-                reading.subject.forward(reading.capture.ids_NT)
-            reading.subject.forward(reading.capture.ids_NT)
-    finally:
-        hook.remove()
-    before, _, removed, after = kept  # the second was run to find the projection
-    assert torch.equal(before, after)
+        return kept[0]
+
+    before = run()
+    with remove_heads(reading, [(0, 1)]):
+        removed = run()
+    assert torch.equal(before, run())
     half = before.shape[-1] // 2
     assert torch.equal(removed[..., :half], before[..., :half])
     mean = before[..., half:].mean((0, 1)).expand_as(before[..., half:])
@@ -86,14 +85,9 @@ def test_heads_whose_outputs_meet_outside_of_their_module_are_not_removed() -> N
 def test_without_the_previous_token_there_is_no_induction() -> None:
     """The second layer is the same: it finds no token that knows what stands before it."""
     for first in ("uniform", "first position"):
-        reading = planted_gpt2.read(make((first, "uniform"), ("uniform", "induction")), draw())  # type: ignore[arg-type]
-        found = MEASURES["heads.induction"].run(reading)
+        found = find((first, "uniform"), ("uniform", "induction"), output=False)  # type: ignore[arg-type]
         assert found.value == 0.0 and found.verdict.startswith("No head was found that looks at what followed the same")
-
-
-def test_heads_that_go_by_position_do_no_induction() -> None:
-    found = MEASURES["heads.induction"].run(planted_gpt2.read(make(("previous", "first position")), draw()))
-    assert found.value == 0.0
+    assert find(("previous", "first position"), output=False).value == 0.0, "heads that go by position do none"
 
 
 def test_an_encoder_is_left_out() -> None:
@@ -106,9 +100,7 @@ def test_no_token_of_the_control_stands_before_a_target() -> None:
     reading = planted_gpt2.read(make(("uniform", "uniform")), draw(texts=8))
     texts = draw_halves(reading.capture)
     assert isinstance(texts, InductionTexts)
-    asked, before = (
-        ids.gather(1, at) for ids, at in ((texts.ids_NT, texts.queries_Nn), (texts.ids_NT, texts.targets_Nn - 1))
-    )
-    assert torch.equal(asked, before)
-    assert not bool((texts.control_NT.gather(1, texts.targets_Nn - 1) == asked).any())
-    assert torch.equal(texts.control_NT.gather(1, texts.queries_Nn), asked)
+    queries = texts.ids_NT.gather(1, texts.queries_Nn)
+    assert torch.equal(texts.ids_NT.gather(1, texts.targets_Nn - 1), queries)
+    assert not bool((texts.control_NT.gather(1, texts.targets_Nn - 1) == queries).any())
+    assert torch.equal(texts.control_NT.gather(1, texts.queries_Nn), queries)

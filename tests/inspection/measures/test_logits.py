@@ -30,18 +30,13 @@ def _shares(**terms: float) -> torch.Tensor:
 def test_terms_of_one_group_are_stacked_as_one() -> None:
     columns = [_shares(content=0.7, curve=0.1, bias=0.2), _shares(content=0.999, bias=0.001)]
     marks = draw_shares(["1", "2"], columns, "layer", None).panels[0].marks
-    assert {mark.label: mark.y for mark in marks} == {
-        CONTENT: pytest.approx((0.7, 0.999)),
-        DISTANCE: pytest.approx((0.3, 0.001)),
-    }
+    expected = {CONTENT: pytest.approx((0.7, 0.999)), DISTANCE: pytest.approx((0.3, 0.001))}
+    assert {mark.label: mark.y for mark in marks} == expected
 
 
 def test_a_group_that_is_small_everywhere_is_left_out() -> None:
     marks = draw_shares(["1"], [_shares(content=0.999, bias=0.001)], "layer", [0.4]).panels[0].marks
-    assert [(mark.label, mark.kind) for mark in marks] == [
-        (CONTENT, "stack"),
-        ("position alone, untrained", "points"),
-    ]
+    assert [(mark.label, mark.kind) for mark in marks] == [(CONTENT, "stack"), ("position alone, untrained", "points")]
     assert marks[1].y == (pytest.approx(0.4),) and marks[1].emphasis == "reference"
 
 
@@ -64,9 +59,7 @@ def test_tokens_choose_positions_is_said_where_they_do(chosen: bool, sentence: s
 
 def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
     positional = answer_splits("logits.layers", split_layers(planted.copying()))
-    assert positional.verdict.startswith(
-        "Position alone accounts for 99.57 % of the variance of the first layer's logits"
-    )
+    assert positional.verdict.startswith("Position alone accounts for 99.57 % of the variance of the first layer's log")
     content = answer_splits("logits.layers", split_layers(attend_to_content()))
     assert content.verdict.startswith("No effect of position alone on the first layer's logits was found")
     equal = answer_splits("logits.layers", split_layers(planted.uniform()))
@@ -74,7 +67,6 @@ def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
 
 
 def test_the_last_layer_is_judged_by_its_own_interval() -> None:
-    """It was said to be due to position by whatever the estimate was."""
     (positional,), (content,) = split_layers(planted.copying()), split_layers(attend_to_content())
     verdict = answer_splits("logits.layers", [positional, content]).verdict
     assert "the variance of the first layer's logits" in verdict

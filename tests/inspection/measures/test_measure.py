@@ -14,7 +14,6 @@ from clockhands.findings import Finding
 from clockhands.inspection import inspect
 from clockhands.inspection.measures import MEASURES, Measure
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.windows import cut_ids
 from clockhands.models.subject import Subject
@@ -26,30 +25,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_says_what_it_asks_compares_and_does(name: str) -> None:
+def test_a_measure_says_what_it_asks_compares_and_does_and_has_its_entry_on_the_page(name: str) -> None:
     measure = MEASURES[name]
-    assert measure.name == name
-    assert measure.question.endswith("?")
-    assert measure.method.endswith(".")
+    assert measure.name == name and measure.question.endswith("?") and measure.method.endswith(".")
     assert measure.references and measure.source and measure.heading
     assert "null" not in measure.method.lower().split()
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_has_its_entry_on_the_page(name: str) -> None:
-    page = (ROOT / "docs" / "inspect.md").read_text("utf8")
-    row = next((line for line in page.splitlines() if line.startswith(f"| `{name}` |")), "")
-    assert row, f"docs/inspect.md has no row for {name}"
-    question, references = (cell.strip() for cell in row.split("|")[2:4])
-    assert question == MEASURES[name].question
-    assert references == ", ".join(MEASURES[name].references)
-
-
-def test_a_finding_has_the_heading_and_the_references_of_its_measure() -> None:
-    """On the decoder of a pair, which every measure of attention applies to; ``test_run`` has the other families."""
-    ids = torch.randint(7, VOCAB, (10, 16), generator=torch.Generator().manual_seed(0))
-    for finding in inspect(tiny("bart"), texts=ids, name="bart", side="decoder"):
-        check_declared(finding)
+    page = (ROOT / "docs" / "inspect.md").read_text("utf8").splitlines()
+    assert f"| `{name}` | {measure.question} | {', '.join(measure.references)} |" in page
 
 
 def check_declared(finding: Finding) -> None:
@@ -76,7 +58,6 @@ class Vowels(Measure):
 
 
 def test_a_measure_of_another_name_stands_under_its_own_heading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finding whose name began like none of the headings ended in a bare StopIteration."""
     monkeypatch.setitem(MEASURES, "toy", Vowels())
     found = inspect(Subject.of(planted.uniform()), texts=planted.ids(8), control=False)["toy"]
     assert found.details["group"] == "A heading of its own"
@@ -109,20 +90,6 @@ def test_the_example_of_contributing_is_a_measure(monkeypatch: pytest.MonkeyPatc
     assert measure.run(reading).value == pytest.approx(largest, abs=1e-5)
 
 
-@pytest.mark.parametrize("kept", [1, 2])
-def test_the_numbering_of_layers_is_explained_where_some_could_not_be_read(kept: int) -> None:
-    """The reason was dropped, and "layer 1" was the second block."""
-    model = tiny("bert")
-    subject = Subject.of(model)
-    recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
-    if kept == 1:
-        recorded.layers, recorded.unread_reason = recorded.layers[1:], "the attention of Blocks cannot be run alone"
-    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
-    (found,) = MEASURES["logits.layers"].answer(Reading(subject, recorded, splits))
-    said = "among the 1 of 2 blocks whose attention could be read (the attention of Blocks cannot be run alone)."
-    assert found.verdict.endswith(said) == (kept == 1) and ("numbered" in found.verdict) == (kept == 1)
-
-
 def test_a_layer_that_cannot_be_run_alone_is_named_though_others_can() -> None:
     """Its attention runs within the whole model only."""
     model = tiny("bert")
@@ -143,21 +110,17 @@ def test_a_layer_that_cannot_be_run_alone_is_named_though_others_can() -> None:
     assert str(size).startswith("2 layers, 4 heads, width 32"), "it had one layer, the one that could be read"
 
 
-def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> None:
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("its attention is in blocks", "its attention is in blocks"), ("", "no self-attention was seen")],
+)
+def test_a_measure_that_needs_attention_is_left_out_with_the_reason_where_none_can_be_read(
+    reason: str, said: str
+) -> None:
     subject, recorded = planted.subject_of(planted.uniform(), 4)
-    recorded.layers, recorded.unread_reason = [], "its attention is in blocks"
+    recorded.layers, recorded.unread_reason = [], reason
     reading = Reading(subject, recorded)
     for name in ("logits.layers", "logits.heads", "heads.distance", "heads.positional", "kernel", "kernel.terms"):
         (found,) = MEASURES[name].answer(reading)
-        assert (found.light, found.verdict) == ("skip", "Not measured: its attention is in blocks."), name
+        assert (found.light, found.verdict) == ("skip", f"Not measured: {said}."), name
     assert not list(MEASURES["heads.across"].answer(reading)), "there is no other side to look at"
-
-
-def test_a_model_whose_attention_is_none_of_self_attention_has_a_reason() -> None:
-    """The sentence ended in the colon where nothing said why no layer could be read."""
-    reading = Reading.without_text(Subject.of(planted.uniform()))
-    (found,) = MEASURES["heads.positional"].answer(reading)
-    assert (found.light, found.verdict) == ("skip", "Not measured: no self-attention was seen.")
-    reading.capture.unread_reason = "the attention of Odd is not given one vector per token"
-    (found,) = MEASURES["heads.positional"].answer(reading)
-    assert found.verdict == "Not measured: the attention of Odd is not given one vector per token."

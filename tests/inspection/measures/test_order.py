@@ -8,7 +8,6 @@ import pytest
 import torch
 import transformers as hf
 
-from clockhands.findings import Finding
 from clockhands.inspection.measures.order import (
     _describe_shifts,
     _judge,
@@ -38,22 +37,26 @@ def test_bars_are_means_with_intervals_and_1_has_its_name() -> None:
     assert bars.y == pytest.approx((float(large.mean()), 0.0))
     assert (bars.low[0], bars.high[0]) == bootstrap_change(large) and (bars.low[1], bars.high[1]) == (0.0, 0.0)
     assert bars.low[0] < float(large.mean()) < bars.high[0]
-    assert (line.y, line.label) == ((1.0,), "another text") and figure.panels[
-        0
-    ].ylabel == "share by which the mean changes"
+    assert (line.y, line.label) == ((1.0,), "another text")
+    assert figure.panels[0].ylabel == "share by which the mean changes"
+
+
+ROTATED = "Shifting all positions by 1, 4, 16 and 64 changes nothing"
+RELATIVE = "There are no absolute positions to shift"
+ORDER = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
 
 
 @pytest.mark.parametrize(
     ("kind", "scheme", "still", "expected"),
     [
-        ("encoder", "rope", False, "Shifting all positions by 1, 4, 16 and 64 changes nothing: only distances matter."),
-        ("encoder", "rope", True, "Shifting all positions by 1, 4, 16 and 64 changes nothing."),
-        ("decoder", "rope", True, "Shifting all positions by 1, 4, 16 and 64 changes nothing."),
-        ("encoder", "alibi", False, "There are no absolute positions to shift: only distances matter."),
-        ("encoder", "alibi", True, "There are no absolute positions to shift."),
-        ("decoder", "alibi", True, "There are no absolute positions to shift."),
-        ("encoder", "none", False, "There are no absolute positions to shift."),
-        ("decoder", "none", False, "There are no absolute positions to shift."),
+        ("encoder", "rope", False, f"{ROTATED}: only distances matter."),
+        ("encoder", "rope", True, f"{ROTATED}."),
+        ("decoder", "rope", True, f"{ROTATED}."),
+        ("encoder", "alibi", False, f"{RELATIVE}: only distances matter."),
+        ("encoder", "alibi", True, f"{RELATIVE}."),
+        ("decoder", "alibi", True, f"{RELATIVE}."),
+        ("encoder", "none", False, f"{RELATIVE}."),
+        ("decoder", "none", False, f"{RELATIVE}."),
     ],
 )
 def test_only_distances_matter_is_said_where_order_and_distance_both_do(
@@ -73,13 +76,9 @@ def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: 
     """RoFormer rotates by positions that cannot be shifted from outside: it was said to have no absolute positions."""
     subject = Subject.of(tiny(name))
     assert subject.has_no_absolute_positions == relative
-    nothing = Interventions(
-        (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None)), 1.0, 1.0
-    )
-    ids = draw_ids()
-    reading = Reading(subject, Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool)))
-    said = _describe_shifts(reading, nothing, attends_by_distance=True)
-    assert ("There are no absolute positions to shift: only distances matter." in said) == relative
+    reading = Reading(subject, _text(draw_ids()))
+    said = _describe_shifts(reading, Interventions(ORDER, 1.0, 1.0), attends_by_distance=True)
+    assert (f"{RELATIVE}: only distances matter." in said) == relative
     assert ("Its positions cannot be shifted from outside" in said) == (not relative)
     # BERT's can be in shorter windows; RoFormer takes no positions, so that no length of windows helps.
     assert ("in windows of this length" in said) == (name == "bert")
@@ -99,14 +98,9 @@ def test_own_schemes_declare_whether_there_is_something_to_shift(scheme: str, re
     ],
 )
 def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expected: str) -> None:
-    """Only the shift by one was: a table whose first rows are equal was said to have no absolute positions."""
     shifts = tuple(Effect(f"shifted by {k}", torch.full((2,), x), torch.full((2,), x)) for k, x in effects.items())
-    order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
-    said = _describe_shifts(
-        Reading.without_text(Subject.of(planted.uniform())),
-        Interventions(shifts + order, 1.0, 1.0),
-        attends_by_distance=False,
-    )
+    reading = Reading.without_text(Subject.of(planted.uniform()))
+    said = _describe_shifts(reading, Interventions(shifts + ORDER, 1.0, 1.0), attends_by_distance=False)
     assert said.strip().startswith(expected)
 
 
@@ -131,16 +125,12 @@ def test_a_bag_of_tokens_has_no_order_in_any_of_the_measures() -> None:
     assert found["cause.tokens"].value == pytest.approx(0.0, abs=1e-9)
     assert found["cause"].value == pytest.approx(0.0, abs=1e-9)
     assert changes[OTHERS_PERMUTED].token_change == pytest.approx(0.0, abs=1e-9)
-    assert (
-        found["cause.tokens"].verdict
-        == "The state of no token changes when the tokens are permuted: the model ignores order."
-    )
+    said = "The state of no token changes when the tokens are permuted: the model ignores order."
+    assert found["cause.tokens"].verdict == said
     assert found["cause"].verdict.startswith("When the tokens are permuted, the mean of the output does not change.")
     assert found["cause"].light == found["cause.tokens"].light == "bad"
-    assert [(end.name, end.value) for end in found["cause"].references] == [
-        ("order ignored", 0.0),
-        ("another text", 1.0),
-    ]
+    ends = [(end.name, end.value) for end in found["cause"].references]
+    assert ends == [("order ignored", 0.0), ("another text", 1.0)]
 
 
 def test_one_output_for_every_text_gives_no_distance_to_measure_by() -> None:
@@ -152,7 +142,6 @@ def test_one_output_for_every_text_gives_no_distance_to_measure_by() -> None:
 
 
 def test_texts_that_are_all_the_same_have_tokens_that_are_not() -> None:
-    """It was said that every token has the same last state, where every text had the same ones."""
     subject = Subject.of(planted.copying())
     recorded = capture(subject.model, subject.forward, planted.ids(1).repeat(8, 1))
     found = planted.answer("cause.tokens", subject, recorded)
@@ -178,10 +167,9 @@ def _counting() -> torch.Tensor:
     return (start + 7 * torch.arange(planted.LENGTH)) % planted.VOCAB
 
 
-def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
-    subject = Subject.of(model)
-    recorded = Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool))
-    return planted.answer("cause.loss", subject, recorded)
+def _text(ids_NT: torch.Tensor) -> Capture:
+    """What is captured of a text without its states and layers."""
+    return Capture(ids_NT, [], [], torch.ones(ids_NT.shape[1], dtype=torch.bool))
 
 
 def test_rounding_is_no_effect_of_order() -> None:
@@ -197,14 +185,11 @@ def test_rounding_is_no_effect_of_order() -> None:
 def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
     """Against the cross-entropy that transformers computes itself on the whole windows."""
     torch.manual_seed(0)
-    config = hf.GPT2Config(
-        vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=16, bos_token_id=1, eos_token_id=1
-    )
-    model = hf.GPT2LMHeadModel(config).eval()
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=50, bos_token_id=1, eos_token_id=1, **sizes)).eval()
     ids = torch.randint(50, (6, 12), generator=torch.Generator().manual_seed(0))
-    subject = Subject.of(model)
-    recorded = Capture(ids, [], [], torch.ones(12, dtype=torch.bool))
-    pair = compute_losses(subject, recorded)
+    recorded = _text(ids)
+    pair = compute_losses(Subject.of(model), recorded)
     assert pair is not None
     with torch.no_grad():
         logits = model(input_ids=ids).logits
@@ -214,13 +199,10 @@ def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
 
 
 def test_models_that_have_no_next_token() -> None:
-    subject, recorded = planted.subject_of(planted.uniform())
-    found = planted.answer("cause.loss", subject, recorded)
-    assert found.light == "skip" and "no next token" in found.verdict
     bare = hf.GPT2Model(hf.GPT2Config(vocab_size=planted.VOCAB, n_embd=16, n_layer=1, n_head=2, n_positions=32))
-    subject, recorded = planted.subject_of(bare)
-    found = planted.answer("cause.loss", subject, recorded)
-    assert found.light == "skip" and "without its output layer" in found.verdict
+    for model, said in ((planted.uniform(), "no next token"), (bare, "without its output layer")):
+        found = planted.answer("cause.loss", *planted.subject_of(model))
+        assert found.light == "skip" and said in found.verdict
     subject = Subject.of(tiny("bart"), side="decoder")
     recorded = capture(subject.model, subject.forward, torch.randint(3, TINY_VOCAB, (8, 12)))
     verdict = planted.answer("cause.loss", subject, recorded).verdict
@@ -230,7 +212,7 @@ def test_models_that_have_no_next_token() -> None:
 def _misleading() -> torch.Tensor:
     """Texts of one token each but for the last before every prediction: the others predict it."""
     ids = (torch.arange(40)[:, None] + 20).repeat(1, planted.LENGTH)
-    for end in find_prefix_lengths(Capture(ids, [], [], torch.ones(planted.LENGTH, dtype=torch.bool))):
+    for end in find_prefix_lengths(_text(ids)):
         ids[:, end - 1], ids[:, end] = ids[:, 0] + 60, ids[:, 0] + 7
     return ids
 
@@ -246,7 +228,7 @@ def _misleading() -> torch.Tensor:
     ids=["the last determines it", "random tokens", "the last misleads", "all count alike"],
 )
 def test_what_order_does_is_told_by_the_interval(kind: str, ids: torch.Tensor, light: str, said: str) -> None:
-    found = _loss(_bigram(kind), ids)
+    found = planted.answer("cause.loss", Subject.of(_bigram(kind)), _text(ids))
     assert found.light == light and found.verdict.endswith(said)
     low, high = found.interval or (0.0, 0.0)
     assert {"good": low > 0, "info": low < 0 < high, "warn": high < 0, "bad": True}[light]

@@ -37,7 +37,6 @@ def test_recovery(factor: float, sentence: str, light: str) -> None:
     ],
 )
 def test_how_much_longer_positions_may_be(last: float, said: str) -> None:
-    """It said "1 times as long", and of 32, beyond which nothing was tried, that tokens are lost there."""
     sweep = [(factor, torch.tensor([float(factor <= last)]), torch.zeros(1)) for factor in FACTORS]
     assert _describe_limit(sweep) == said
 
@@ -51,13 +50,10 @@ def test_a_token_is_not_its_own_neighbour() -> None:
     order = torch.nn.functional.cosine_similarity(rows[:1] + away, rows).argsort(descending=True).tolist()
     assert set(order[:2]) == {1, 2} and order[2] == 3, "both neighbours and another are nearer than the word"
     assert sample.compare_neighbours(away, count=2) == 1.0
-    assert sample.compare_neighbours(torch.tensor([[-1.0, 1.0, 0.0, 9.0]]), count=2) == 0.5, (
-        "the second neighbour is lost"
-    )
+    assert sample.compare_neighbours(torch.tensor([[-1.0, 1.0, 0.0, 9.0]]), count=2) == 0.5, "the second is lost"
 
 
 def test_the_interval_is_exact_where_all_tokens_are_recovered() -> None:
-    """It said [1, 1] of whatever number of texts."""
     found = answer("recovery", *with_tables(random_rows(VOCAB), 0.001 * random_rows(LENGTH, 1)))
     assert found.value == 1.0
     assert found.interval == pytest.approx((0.025 ** (1 / 32), 1.0)), "of 32 texts, Clopper and Pearson"
@@ -65,7 +61,6 @@ def test_the_interval_is_exact_where_all_tokens_are_recovered() -> None:
 
 @pytest.mark.parametrize(("tokens", "said"), [(200, "of the 10 rows nearest"), (4, "of the 3 rows nearest")])
 def test_neighbours_are_no_more_than_there_are(tokens: int, said: str) -> None:
-    """A vocabulary of four tokens was said to have ten other rows."""
     _, recorded = with_tables(random_rows(VOCAB), random_rows(LENGTH, 1))
     recorded.ids_NT.remainder_(tokens)
     assert said in answer("recovery", Subject.of(planted.make_bert(vocab_size=tokens)), recorded).verdict

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,16 +12,17 @@ from clockhands.findings import Finding, Findings
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures.measure import SENTENCES_HEADING
 from clockhands.inspection.measures.sentence import _describe
-from clockhands.inspection.reading.sentences import SENTENCE_TERMS, Sentence, SentenceLayer
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.sentences import SENTENCE_TERMS, Sentence, SentenceLayer, encode_sentences
+from clockhands.inspection.reading.windows import cut_windows
 from clockhands.model import PositionConfig
 from tests.inspection.words import WORDS, make_tokenizer
 
+from ..planted import answer
 from ..tiny import own, tiny
 from .test_measure import check_declared
 
-TEXT = " ".join(
-    WORDS[index] for index in torch.randint(0, len(WORDS), (400,), generator=torch.Generator().manual_seed(0))
-)
+TEXT = " ".join(random.Random(0).choices(WORDS, k=400))
 ASKED = ["Tom bit a dog", "the king and the king"]
 
 
@@ -61,10 +65,12 @@ def test_what_tokens_and_distances_add_together_is_told_where_they_do(added: flo
     )
 
 
-def measure(scheme: str, *sentences: str, length: int = 12) -> Finding:
-    subject = Subject.of(own(scheme), make_tokenizer())
-    found = inspect(subject, None, [TEXT], length=length, sentences=sentences, control=False)
-    return found["sentence.swap"]
+def measure(position: PositionConfig | str, *sentences: str, length: int = 12, tokenizer: Any = None) -> Finding:
+    """What swapping words of sentences changes in a model with this position, beside windows of text."""
+    subject = Subject.of(own(position), tokenizer or make_tokenizer())
+    windows = cut_windows(subject.tokenizer, [TEXT], length=length, count=96)
+    recorded = Capture(windows.ids_NT, [], [], windows.ordinary_T)
+    return answer("sentence.swap", subject, recorded, sentences=encode_sentences(subject, sentences))
 
 
 def test_a_model_that_ignores_order_is_told_from_one_that_does_not() -> None:
@@ -91,9 +97,8 @@ def test_a_swap_that_makes_a_text_too_long_is_left_out_and_not_called_no_change(
     sentence = "Tom bit a dog saw Anna the"
     length = len(tokenizer(sentence)["input_ids"])
     assert length == 6
-    model = own(PositionConfig("learned", {"max_length": length}))
-    findings = inspect(Subject.of(model, tokenizer), None, [TEXT], length=length, sentences=[sentence], control=False)
-    verdict, rows = findings["sentence.swap"].verdict, findings["sentence.swap"].table.rows
+    found = measure(PositionConfig("learned", {"max_length": length}), sentence, length=length, tokenizer=tokenizer)
+    verdict, rows = found.verdict, found.table.rows
     assert "the most of the measured pairs" in verdict
     assert verdict.endswith("Not measured: 11 swaps that make it longer than the model reads.")
     assert len(rows) == 10, "the pairs of the other five words"
@@ -109,7 +114,6 @@ def test_words_after_the_first_twelve_are_not_said_to_be_compared() -> None:
 
 
 def test_a_sentence_that_cannot_be_measured_is_told_beside_one_that_can() -> None:
-    """It was left out without a word."""
     lines = measure("sinusoidal", "Tom bit a dog", "Tom Tom").verdict.split("\n")
     assert len(lines) == 2 and lines[0].startswith("“Tom bit a dog”: swapping ")
     assert lines[1] == "“Tom Tom”: not measured: it has no two different words."

@@ -31,6 +31,15 @@ def german() -> Any:
     return train_tokenizer(numbers, kind="word", task="language modelling")
 
 
+NAMES = ("Annabella", "Bernhardine", "Christiane")
+LINES = "\n".join(f"the small dog saw {name} today" for name in NAMES * 3)
+
+
+def _train(*text: str) -> Any:
+    """A tokenizer of the words of a text."""
+    return train_tokenizer(text, kind="word", task="language modelling")
+
+
 def _swapped(subject: Subject, texts: list[str] | None) -> Finding:
     return MEASURES["cause.swap"].run(replace(Reading.without_text(subject), texts=texts))
 
@@ -51,25 +60,21 @@ def test_without_a_tokenizer() -> None:
 
 
 def test_the_longest_words_of_a_given_text_change_places() -> None:
-    text = "\n".join(f"der kleine Hund sah {name} heute" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
-    found = _swapped(_subject(train_tokenizer([text], kind="word", task="language modelling")), [text])
-    assert found.table.rows[0][:2] == (
-        "der kleine Hund sah Annabella heute",
-        "der Annabella Hund sah kleine heute",
-    )
+    text = "\n".join(f"der kleine Hund sah {name} heute" for name in NAMES * 3)
+    found = _swapped(_subject(_train(text)), [text])
+    assert found.table.rows[0][:2] == ("der kleine Hund sah Annabella heute", "der Annabella Hund sah kleine heute")
 
 
 def test_a_long_document_is_taken_line_by_line() -> None:
-    lines = [f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane", "Dorothea")]
+    lines = [f"the small dog saw {name} today" for name in (*NAMES, "Dorothea")]
     document = "\n".join(["ACT I", *lines, *(line.replace("saw", "heard") for line in lines)])
-    subject = _subject(train_tokenizer([document], kind="word", task="language modelling"))
+    subject = _subject(_train(document))
     subject.training_texts = [document]
     assert [row[0] for row in _swapped(subject, None).table.rows][:4] == lines, "short lines come last"
 
 
 def test_words_that_are_all_unknown_cannot_be_told_apart(german: Any) -> None:
-    text = "\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
-    assert _swapped(_subject(german), [text]).light == "skip"
+    assert _swapped(_subject(german), [LINES]).light == "skip"
 
 
 def test_special_tokens_are_no_part_of_the_mean() -> None:
@@ -105,10 +110,8 @@ def test_a_run_is_asked_in_its_own_language_and_a_model_that_sees_no_order_gives
         assert ("sentences of its training text" in found.verdict) == (scheme == "sinusoidal")
         assert {row[0] for row in found.table.rows} <= set(numbers)
         assert all(row[0] != row[1] for row in found.table.rows)
-    assert values["sinusoidal"][0] > 1e-3
-    assert values["sinusoidal"][1] == "good"
-    assert values["none"][0] == pytest.approx(0.0, abs=1e-9)
-    assert values["none"][1] == "bad"
+    assert values["sinusoidal"][0] > 1e-3 and values["sinusoidal"][1] == "good"
+    assert values["none"] == (pytest.approx(0.0, abs=1e-9), "bad")
 
 
 def test_a_tokenizer_that_knows_all_words_is_not_blamed_for_a_model_that_is_too_short() -> None:
@@ -132,11 +135,9 @@ def test_a_tokenizer_that_drops_english_letters_knows_no_english_words() -> None
 
 
 def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
-    """They ended in an IndexError."""
     short = [f"the king saw dog {word}" for word in ("one", "two", "three", "four", "five", "six", "seven", "eight")]
     text = ["one two three four five six seven eight nine", *short]
-    tokenizer = train_tokenizer(text, kind="word", task="language modelling")
-    found = _swapped(_subject(tokenizer, PositionConfig("learned", {"max_length": 8})), text)
+    found = _swapped(_subject(_train(*text), PositionConfig("learned", {"max_length": 8})), text)
     assert found.light != "skip", found.verdict
     assert [row[0] for row in found.table.rows] == short
 
@@ -153,16 +154,14 @@ def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
     ],
 )
 def test_tokens_that_are_swapped_are_not_called_words(lines: list[str], said: str) -> None:
-    tokenizer = train_tokenizer(["the small dog saw Anna cat Tom"], kind="word", task="language modelling")
-    assert said in _swapped(_subject(tokenizer), ["\n".join(lines)]).verdict
+    assert said in _swapped(_subject(_train("the small dog saw Anna cat Tom")), ["\n".join(lines)]).verdict
 
 
 def test_a_tokenizer_of_another_model_is_named() -> None:
     """Its ids are beyond the rows of tokens; of a tokenizer that fits, sentences are compared."""
-    text = ["\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)]
-    tokenizer = train_tokenizer(text, kind="word", task="language modelling")
+    tokenizer = _train(LINES)
     for rows in (5, len(tokenizer)):
-        verdict = _swapped(_subject(tokenizer, rows=rows), text).verdict
+        verdict = _swapped(_subject(tokenizer, rows=rows), [LINES]).verdict
         assert verdict.startswith("Its tokenizer gives the id ") == (rows == 5)
         assert ("sentences of the given text, swapping" in verdict) == (rows > 5)
 

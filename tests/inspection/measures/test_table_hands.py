@@ -70,7 +70,6 @@ def _line(**changes: Any) -> SpectralLine:
 
 
 def test_a_period_has_no_upper_end_where_its_frequency_may_be_zero() -> None:
-    """It was negative."""
     known = dict(zip(COLUMNS, _make_row(_line()), strict=True))
     assert known["low"] == pytest.approx(2 * math.pi / 0.5196) and known["high"] == pytest.approx(2 * math.pi / 0.4804)
     unsure = dict(zip(COLUMNS, _make_row(_line(error=0.3)), strict=True))
@@ -93,8 +92,7 @@ def test_the_picture_of_a_hand_is_a_circle() -> None:
         assert float(radius.sqrt().std() / radius.sqrt().mean()) < 0.15
 
 
-@pytest.mark.parametrize("width", [64, 384])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "width"), [(0, 64), (1, 64), (2, 384)])
 def test_a_random_walk_has_no_hand(seed: int, width: int) -> None:
     finding = found(walk(128, width, seed))
     assert finding.value == 0
@@ -175,7 +173,6 @@ def _add_neighbours(line: SpectralLine, below: float, above: float) -> SpectralL
 
 @pytest.mark.parametrize("steep", [True, False])
 def test_beside_a_steep_trend_a_hand_must_turn_three_times(steep: bool) -> None:
-    """It was said that none of two turns was found, where none of two turns had been looked for."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(128, 64, generator=generator)
     rows += (10 if steep else 0) * torch.linspace(-1, 1, 128)[:, None] * torch.randn(64, generator=generator)
@@ -204,33 +201,28 @@ def test_what_is_the_same_in_every_row_is_at_rest(resting: int) -> None:
     assert ("2 of 16 columns are at rest: the same in every row." in found(rows + noise).verdict) == bool(resting)
 
 
-def test_the_first_and_the_last_period_of_exact_hands_are_told() -> None:
-    assert describe_exact_hands([2.0, 10.0, 1000.0], zero_pairs=0, num_rows=500) == (
-        "All 3 pairs of columns turn at exactly constant speed, once in 2.0 to 1,000 tokens. 1 of them makes fewer "
-        "than two turns within the 500 rows that were read."
-    )
-    # A slowest period without decimals once stood below the fastest: "6.3 to 6".
-    assert "once in 6.3 to 6.4 tokens" in describe_exact_hands([6.3, 6.4], zero_pairs=0, num_rows=500)
-    assert "2 of them make fewer" in describe_exact_hands([2.0, 300.0, 1000.0], zero_pairs=0, num_rows=500)
-
-
-def test_pairs_that_are_zero_are_not_said_to_turn() -> None:
-    """It said that all pairs turn, and that one is zero."""
-    assert describe_exact_hands([2.0, 10.0], zero_pairs=1, num_rows=50) == (
-        "All 2 pairs of columns that are not zero turn at exactly constant speed, once in 2.0 to 10.0 tokens. One "
-        "pair is zero."
-    )
-    assert describe_exact_hands([7.5], zero_pairs=2, num_rows=50) == (
-        "The one pair of columns that is not zero turns at exactly constant speed, once in 7.5 tokens. 2 pairs are "
-        "zero."
-    )
-    assert describe_exact_hands([7.5], zero_pairs=0, num_rows=50).startswith("The one pair of columns turns")
-
-
-@pytest.mark.parametrize(("num_rows", "slow"), [(50, False), (10, True)])
-def test_one_pair_that_hardly_turns_is_told(num_rows: int, slow: bool) -> None:
-    said = f"It makes fewer than two turns within the {num_rows} rows that were read."
-    assert describe_exact_hands([7.5], zero_pairs=0, num_rows=num_rows).endswith(said) == slow
+@pytest.mark.parametrize(
+    ("periods", "zero_pairs", "num_rows", "said"),
+    [
+        ([2.0, 10.0], 1, 50, "All 2 pairs of columns that are not zero turn {}2.0 to 10.0 tokens. One pair is zero."),
+        ([7.5], 2, 50, "The one pair of columns that is not zero turns {}7.5 tokens. 2 pairs are zero."),
+        ([7.5], 0, 50, "The one pair of columns turns {}7.5 tokens."),
+        ([7.5], 0, 10, "The one pair of columns turns {}7.5 tokens. It makes fewer than {} 10 rows that were read."),
+        (
+            [2.0, 10.0, 1000.0], 0, 500,
+            "All 3 pairs of columns turn {}2.0 to 1,000 tokens. 1 of them makes fewer than {} 500 rows that were read.",
+        ),
+        # A slowest period without decimals once stood below the fastest: "6.3 to 6".
+        ([6.3, 6.4], 0, 500, "All 2 pairs of columns turn {}6.3 to 6.4 tokens."),
+    ],
+)  # fmt: skip
+def test_how_many_exact_hands_turn_and_between_which_periods(
+    periods: list[float], zero_pairs: int, num_rows: int, said: str
+) -> None:
+    said = said.format("at exactly constant speed, once in ", "two turns within the")
+    assert describe_exact_hands(periods, zero_pairs=zero_pairs, num_rows=num_rows) == said
+    slow = describe_exact_hands([2.0, 300.0, 1000.0], zero_pairs=0, num_rows=500)
+    assert "2 of them make fewer" in slow
 
 
 def _orbit(period: float, rows: int = 300) -> tuple[float, torch.Tensor]:
@@ -242,6 +234,7 @@ def _orbit(period: float, rows: int = 300) -> tuple[float, torch.Tensor]:
 def test_hands_are_drawn_from_the_fastest_on(count: int, drawn: int) -> None:
     figure = draw_hands([_orbit(5.0 * (count - k)) for k in range(count)])
     assert figure is not None and len(figure.panels) == drawn <= MOST_ORBITS
+    assert draw_hands([]) is None
     periods = [float(panel.title.split()[0]) for panel in figure.panels]
     assert periods == sorted(periods) and periods[0] == 5.0
 
@@ -255,7 +248,3 @@ def test_two_turns_are_drawn_with_few_dots(period: float, dots: int) -> None:
     assert points.names[0] == "position 1" and line.x == points.x
     edge = figure.panels[0].xlim
     assert edge is not None and edge[1] > 1 and edge == figure.panels[0].ylim, "the circle stays within its panel"
-
-
-def test_no_hand_has_no_picture() -> None:
-    assert draw_hands([]) is None

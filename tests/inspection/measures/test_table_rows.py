@@ -20,13 +20,11 @@ from .tables import learned, mixed, sinusoid, walk
 
 MEASURES = ("table.similarity", "table.hands", "table.shift")
 
-
 NOTHING: dict[str, Callable[[], torch.Tensor]] = {
     "zero": lambda: torch.zeros(64, 64),
     "constant": lambda: torch.full((64, 64), 0.1),
     "constant but for the first row": lambda: torch.full((64, 64), 0.1).index_fill(0, torch.tensor([0]), 3.0),
 }
-
 
 LITTLE: dict[str, Callable[[], torch.Tensor]] = {
     "one row differs": lambda: torch.zeros(64, 64).index_fill(0, torch.tensor([30]), 1.0),
@@ -90,7 +88,6 @@ def test_a_table_in_low_precision_is_measured(dtype: torch.dtype) -> None:
 
 
 def test_the_cosine_of_every_distance_is_in_the_table() -> None:
-    """The largest distance was left out."""
     found = table_answer("table.similarity", learned(walk(40, 16)))
     assert [row[0] for row in found.table.rows] == list(range(1, 39)), "39 rows without the first"
 
@@ -104,7 +101,6 @@ def test_the_cosine_of_every_distance_is_in_the_table() -> None:
     ],
 )
 def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
-    """The verdict spoke of waves, which nothing measures."""
     assert _describe_trend(correlation) == said
 
 
@@ -137,40 +133,32 @@ def test_neighbours_have_the_cosine_of_one_step(period: int, cosine: str) -> Non
     """Rows on a circle that turn by 2π/period, all around it."""
     angle = 2 * math.pi * torch.arange(193.0) / period
     rows = torch.stack([angle.cos(), angle.sin()], dim=1).repeat(1, 2)
-    assert (
-        f"; neighbours have cosine {cosine}, and similarity " in table_answer("table.similarity", learned(rows)).verdict
-    )
+    verdict = table_answer("table.similarity", learned(rows)).verdict
+    assert f"; neighbours have cosine {cosine}, and similarity " in verdict
 
 
 @pytest.mark.parametrize(("rank", "told"), [(3, True), (64, False)])
 def test_a_low_rank_is_told_where_it_was_planted(rank: int, told: bool) -> None:
     generator = torch.Generator().manual_seed(0)
-    rows = (
-        torch.randn(128, rank, generator=generator) @ torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:rank]
-    )
-    verdict = table_answer("table.similarity", learned(rows)).verdict
+    rows, axes = torch.randn(128, rank, generator=generator), torch.randn(64, 64, generator=generator)
+    verdict = table_answer("table.similarity", learned(rows @ torch.linalg.qr(axes).Q[:rank])).verdict
     sentence = " The table has a low rank: 99 % of its variance lies in 3 directions of 64."
     assert verdict.endswith(sentence) == told and ("low rank" in verdict) == told
 
 
 def test_a_sinusoid_steps_by_the_same_rotation_everywhere() -> None:
     finding = table_answer("table.shift", learned(sinusoid(128, 64)))
-    assert finding.verdict.startswith(
-        "A step by one is the same rotation everywhere: on stretches of rows that it was not fitted on, the best rota"
-    )
+    assert finding.verdict.startswith("A step by one is the same rotation everywhere: on stretches of rows that it was")
     assert finding.light == "good"
     still = finding.reference("standing still")
     assert still is not None and finding.value < 0.2 * still.value  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("width", [64, 384])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "width"), [(0, 64), (1, 64), (2, 384)])
 def test_a_random_walk_has_no_rotation_better_than_standing_still(seed: int, width: int) -> None:
     """It is smooth: any map that stays near where it was predicts it well, and none better than standing still."""
     finding = table_answer("table.shift", learned(walk(128, width, seed)))
-    assert finding.verdict.startswith(
-        "No one rotation predicts the next row better than both standing still and a multiple of the row"
-    )
+    assert finding.verdict.startswith("No one rotation predicts the next row better than both standing still and a mul")
     assert finding.light == "info"
     assert finding.value < 0.2, "small although nothing turns: a reference is needed"  # type: ignore[operator]
 
@@ -180,13 +168,12 @@ def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
     finding = table_answer("table.shift", learned(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.1)))
     assert finding.value > 0.2 and finding.light == "info"  # type: ignore[operator]
     assert finding.verdict.startswith(
-        "One rotation predicts the next row better than standing still and than a multiple of "
+        "One rotation predicts the next row better than standing still and than a multipl"
     )
     assert "So is a step by" not in finding.verdict
 
 
 def test_longer_steps_are_said_to_be_the_same_where_each_is_the_same_kind_of_map() -> None:
-    """It said so of a rotation where a longer step is another linear map, and of every step up to 16."""
     rows = sinusoid(128, 64)[1:].double()
     turns = measure_step(rows - rows.mean(0), 1)
     assert turns.is_same_map and turns.reported_map == ROTATION
@@ -198,6 +185,4 @@ def test_longer_steps_are_said_to_be_the_same_where_each_is_the_same_kind_of_map
 
 def test_one_straight_line_leaves_it_undecided() -> None:
     finding = table_answer("table.shift", learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
-    assert finding.verdict.startswith(
-        "It is undecided whether one rotation predicts the next row better than both standing still and a multiple of "
-    )
+    assert finding.verdict.startswith("It is undecided whether one rotation predicts the next row better than both st")

@@ -16,7 +16,6 @@ from .. import planted
 
 
 def test_the_layer_that_gives_another_number_of_states_is_told() -> None:
-    """It named the largest number of states, so that a layer with fewer was said to give 20 for 20 tokens."""
     subject, recorded = planted.subject_of(planted.uniform(), 3)
     ids_NT = recorded.ids_NT[:, :20]
 
@@ -43,7 +42,6 @@ class Block(BertAttention):
 
 
 def test_why_an_attention_is_refused_is_told_whatever_its_class_is_called() -> None:
-    """It was said that no attention was seen, where no class had "attention" in its name."""
     subject = Subject.of(planted.bert())
     for layer in subject.model.encoder.layer:
         layer.attention.__class__ = Block

@@ -19,7 +19,7 @@ from clockhands.inspection.reading.head_statistics import (
     estimate_explained_share,
 )
 
-from ..planted_gpt2 import draw, make, read
+from ..planted_gpt2 import Kind, draw, make, read
 
 TEXTS, HEADS, LENGTH = 24, 3, 7
 
@@ -99,18 +99,13 @@ def test_two_texts_have_a_share_and_no_interval() -> None:
 
 
 SIZE = 32
-BELOW = torch.ones(SIZE, SIZE, dtype=torch.bool).tril()
-NEAR = torch.ones(SIZE, SIZE, dtype=torch.bool).tril(4).triu(-4)
+EVERY = torch.ones(SIZE, SIZE, dtype=torch.bool)
+BELOW, NEAR = EVERY.tril(), EVERY.tril(4).triu(-4)
 
 
 @pytest.mark.parametrize(
     ("mask", "expected"),
-    [
-        (torch.ones(SIZE, SIZE, dtype=torch.bool), slice(8, 24)),
-        (NEAR, slice(8, 24)),
-        (BELOW, slice(4, SIZE)),
-        (BELOW & NEAR, slice(4, SIZE)),
-    ],
+    [(EVERY, slice(8, 24)), (NEAR, slice(8, 24)), (BELOW, slice(4, SIZE)), (BELOW & NEAR, slice(4, SIZE))],
     ids=["all", "a window both ways", "causal", "a causal window"],
 )
 def test_both_sides_are_open_where_keys_lie_on_both(mask: torch.Tensor, expected: slice) -> None:
@@ -137,10 +132,8 @@ def test_a_head_of_the_first_token_is_named_so_in_windows_of_every_length(length
     weights[:, 0] += 0.9
     found = _attend(weights, mask)
     assert found.name_head(0) == "first position"
-    assert (
-        float(found.attention_by_offset_HJ[0, MAX_OFFSET - min(length - 1, MAX_OFFSET)])
-        > 0.9 / (length - MAX_OFFSET + 1 if length > MAX_OFFSET else 1) * 0.99
-    )
+    furthest, queries = min(length - 1, MAX_OFFSET), max(length - MAX_OFFSET + 1, 1)
+    assert float(found.attention_by_offset_HJ[0, MAX_OFFSET - furthest]) > 0.9 / queries * 0.99
     before = torch.diag(torch.full((length - 2,), 1.0), -2)
     before[:2, 0] = 1.0
     assert _attend(before, mask).name_head(0) == "offset -2"
@@ -158,15 +151,15 @@ def test_the_position_and_the_token_that_always_stands_there_are_told_apart() ->
     assert "layer 1 head 2: token “5”, wherever it stands" in found.verdict
 
 
-def test_a_head_of_the_first_position_follows_it_where_tokens_differ() -> None:
-    reading = read(make(("first position", "token 5")), draw())
-    assert list(reading.sinks) == [(0, 0)] and reading.sinks[0, 0].follows == "position"
-    assert reading.sinks[0, 0].token == ""
-
-
-def test_a_head_that_looks_at_another_token_first_follows_the_position() -> None:
-    reading = read(make(("first position", "uniform")), draw(always_first=7))
-    assert reading.sinks[0, 0].follows == "position" and reading.sinks[0, 0].token == "7"
+@pytest.mark.parametrize(
+    ("second", "first_token", "told"), [("token 5", None, ""), ("uniform", 7, "7")], ids=["none", "another"]
+)
+def test_a_head_of_the_first_position_follows_it_whatever_token_stands_there(
+    second: Kind, first_token: int | None, told: str
+) -> None:
+    reading = read(make(("first position", second)), draw(always_first=first_token))
+    assert list(reading.sinks) == [(0, 0)]
+    assert (reading.sinks[0, 0].follows, reading.sinks[0, 0].token) == ("position", told)
 
 
 @pytest.mark.parametrize(

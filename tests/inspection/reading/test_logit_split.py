@@ -63,13 +63,12 @@ assert CONFIGS.keys() >= IN_FLOAT32
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [pytest.param(name, torch.float64, id=f"float64-{name}") for name in sorted(CONFIGS)]
-    + [
-        pytest.param(
-            name, torch.float32, id=f"float32-{name}", marks=() if name in IN_FLOAT32 else pytest.mark.exhaustive
-        )
+    [
+        pytest.param(name, kind, marks=() if kind == torch.float64 or name in IN_FLOAT32 else pytest.mark.exhaustive)
+        for kind in (torch.float64, torch.float32)
         for name in sorted(CONFIGS)
     ],
+    ids=str,
 )
 def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     subject = Subject.of(tiny(name).to(kind))

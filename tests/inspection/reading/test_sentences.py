@@ -28,19 +28,14 @@ from clockhands.inspection.reading.sentences import (
 from clockhands.inspection.reading.windows import Windows, decode_tokens
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
-from tests.inspection.words import WORDS, make_tokenizer
+from tests.inspection.words import WORDS, make_splitter, make_tokenizer
 
 from ..tiny import tiny
 
 SENTENCES = ["Tom saw Anna and heard Peter", "the king paid my sister", "Tom followed a wolf and a dog"] * 3
 
 
-class Bytes:
-    """A tokenizer of bytes, with a token before and one after a text."""
-
-    def __call__(self, text: str, add_special_tokens: bool = True, **_: object) -> dict[str, list[int]]:
-        ids = [3 + byte for byte in text.encode()]
-        return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
+BYTES = make_splitter(lambda text: [3 + byte for byte in text.encode()])
 
 
 def _make_decoder(source_vocab_size: int, **encoder: object) -> Subject:
@@ -54,25 +49,24 @@ def _make_decoder(source_vocab_size: int, **encoder: object) -> Subject:
 
 @pytest.mark.parametrize("is_english", [False, True])
 def test_the_encoder_reads_the_sentence_before_the_swap_by_its_own_tokenizer(is_english: bool) -> None:
-    """It read the decoder's ids, which are other tokens of its vocabulary, or none."""
     subject = _make_decoder(300)
-    subject.source_tokenizer = Bytes()
+    subject.source_tokenizer = BYTES
     swaps = [*(make_english_swaps(subject) if is_english else make_text_swaps(subject, [*SENTENCES, "Tom bit"]) or ())]
-    assert swaps and all(swap.source == Bytes()(swap.text)["input_ids"] for swap in swaps)
+    assert swaps and all(swap.source == BYTES(swap.text)["input_ids"] for swap in swaps)
     assert {swap.unit for swap in swaps} == ({"word"} if is_english else {"word", "token"})
 
 
 def test_a_sentence_that_is_longer_than_the_encoder_reads_is_left_out() -> None:
     subject = _make_decoder(300, max_length=30)
-    subject.source_tokenizer = Bytes()
+    subject.source_tokenizer = BYTES
     kept = [swap.text for swap in make_text_swaps(subject, SENTENCES) or ()]
     assert kept == [text for text in SENTENCES if len(text) + 2 <= 30] and len(kept) == 6
 
 
 def test_a_sentence_of_a_reader_that_is_longer_than_the_encoder_reads_is_refused_by_its_name() -> None:
     subject = _make_decoder(300, max_length=20)
-    subject.source_tokenizer = Bytes()
-    assert encode_sentences(subject, ["Tom saw Anna"])[0].source == Bytes()("Tom saw Anna")["input_ids"]
+    subject.source_tokenizer = BYTES
+    assert encode_sentences(subject, ["Tom saw Anna"])[0].source == BYTES("Tom saw Anna")["input_ids"]
     with pytest.raises(UsageError, match="--sentence 'Tom followed a wolf' has 21 tokens as a source, and the encoder"):
         encode_sentences(subject, ["Tom followed a wolf"])
 
@@ -139,19 +133,13 @@ def test_the_rows_are_the_sentence_and_texts_cut_to_it() -> None:
     ordinary_T = torch.tensor([False, True, True, True, True, True])
     rows_NT, sources = make_comparison_rows(sentence, Windows(ids_NT, ordinary_T), 8)
     assert rows_NT.shape == (9, 4) and sources is None
-    assert (
-        rows_NT[0].tolist() == sentence.ids
-        and rows_NT[1].tolist() == [1, 2, 3, 4]
-        and rows_NT[-1].tolist() == [43, 44, 45, 46]
-    )
+    assert rows_NT[[0, 1, -1]].tolist() == [sentence.ids, [1, 2, 3, 4], [43, 44, 45, 46]]
     assert sentence.tokens == ["Tom", "bit", "a", "dog"]
 
 
 def test_tokens_of_bytes_are_shown_as_characters() -> None:
-    """They were shown as the letters that stand for their bytes: cafÃ©."""
-    tokenizer = train_tokenizer(
-        ["ein café für Öl und übel"] * 50, kind="bpe", vocabulary=280, task="language modelling"
-    )
+    text = ["ein café für Öl und übel"] * 50
+    tokenizer = train_tokenizer(text, kind="bpe", vocabulary=280, task="language modelling")
     byte_level = "ByteLevel" in str(tokenizer.backend_tokenizer.decoder)
     shown = decode_tokens(tokenizer, tokenizer("ein café für Öl", add_special_tokens=False)["input_ids"])
     assert byte_level and "".join(shown) == "eincaféfürÖl"

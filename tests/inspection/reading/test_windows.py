@@ -23,18 +23,13 @@ from clockhands.inspection.reading.windows import (
 )
 
 from .. import planted
+from ..words import make_splitter
 
-
-class Letters:
-    """A tokenizer of single letters, with one special token before and two after."""
-
-    def __call__(self, text: str, add_special_tokens: bool = True, **_: object) -> dict[str, list[int]]:
-        bare = [10 + ord(letter) for letter in text]
-        return {"input_ids": [1, *bare, 2, 3] if add_special_tokens else bare}
+LETTERS = make_splitter(lambda text: [10 + ord(letter) for letter in text], after=(2, 3))
 
 
 def test_windows_are_equal_and_lose_no_token_in_between() -> None:
-    found = cut_windows(Letters(), ["a" * 150, "b" * 150], length=13, count=100)
+    found = cut_windows(LETTERS, ["a" * 150, "b" * 150], length=13, count=100)
     assert found.ids_NT.shape == (30, 13)
     assert found.ordinary_T.tolist() == [False, *[True] * 10, False, False]
     assert found.ids_NT[:, found.ordinary_T].flatten().tolist() == [10 + ord("a")] * 150 + [10 + ord("b")] * 150
@@ -42,25 +37,32 @@ def test_windows_are_equal_and_lose_no_token_in_between() -> None:
 
 
 def test_short_text_gives_shorter_windows_so_that_there_are_a_few() -> None:
-    assert cut_windows(Letters(), ["a" * 80], length=128, count=96).ids_NT.shape == (8, 13)
+    assert cut_windows(LETTERS, ["a" * 80], length=128, count=96).ids_NT.shape == (8, 13)
 
 
 @pytest.mark.parametrize("text", ["", "a", "ab" * 10])
 def test_too_little_text(text: str) -> None:
     with pytest.raises(DataError, match=f"the text has {len(text)} tokens; 32 are the least"):
-        cut_windows(Letters(), [text], length=128, count=96)
+        cut_windows(LETTERS, [text], length=128, count=96)
 
 
-def test_windows_longer_than_the_model() -> None:
-    with pytest.raises(UsageError, match="windows of 600 tokens do not fit this model, which reads at most 512"):
-        cut_windows(Letters(), ["a" * 9999], length=600, count=96, max_length=512)
-    with pytest.raises(UsageError, match="texts of 600 tokens do not fit"):
-        cut_windows(None, torch.zeros(4, 600, dtype=torch.long), length=600, count=96, max_length=512)
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "length", "message"),
+    [
+        (LETTERS, ["a" * 9999], 600, "windows of 600 tokens do not fit this model, which reads at most 512"),
+        (None, torch.zeros(4, 600, dtype=torch.long), 600, "texts of 600 tokens do not fit"),
+        (None, ["words"], 128, "without a tokenizer"),
+        (LETTERS, ["a" * 999], 6, "of windows of 6 tokens 3 are special ones, and at least 4 others are needed"),
+    ],
+)
+def test_windows_that_cannot_be_cut(tokenizer: Any, text: Any, length: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cut_windows(tokenizer, text, length=length, count=96, max_length=512)
 
 
-def test_text_without_a_tokenizer() -> None:
-    with pytest.raises(UsageError, match="without a tokenizer"):
-        cut_windows(None, ["words"], length=128, count=96)
+def test_windows_longer_than_the_texts_of_ids() -> None:
+    with pytest.raises(UsageError, match="windows of 13 tokens were asked for, but the texts of ids have 12 each"):
+        cut_ids(np.zeros((9, 12), dtype=int), count=9, max_length=None, length=13)
 
 
 @pytest.mark.parametrize(
@@ -92,23 +94,16 @@ def test_token_ids_of_every_integer_type_are_used_as_they_are(kind: str, tmp_pat
 
 
 def test_one_long_text_of_ids_is_cut_into_windows() -> None:
-    assert cut_ids(np.arange(100), count=3, max_length=None, length=11).ids_NT.tolist() == [
-        list(range(start, start + 11)) for start in (0, 11, 22)
-    ]
+    found = cut_ids(np.arange(100), count=3, max_length=None, length=11)
+    assert found.ids_NT.flatten().tolist() == list(range(33)) and found.ids_NT.shape == (3, 11)
     assert cut_ids(np.arange(100), count=99, max_length=None, length=50).ids_NT.shape == (8, 12)
     assert cut_ids(np.arange(2000), count=99, max_length=64).ids_NT.shape == (31, 64)
 
 
 def test_windows_of_ids_have_the_length_that_was_asked_for() -> None:
-    """They were as long as the texts."""
     ids = torch.arange(640).view(10, 64)
     assert torch.equal(cut_windows(None, ids, length=16, count=5).ids_NT, ids[:5, :16])
     assert torch.equal(cut_windows(None, ids, length=128, count=5).ids_NT, ids[:5])
-
-
-def test_windows_longer_than_the_texts_of_ids() -> None:
-    with pytest.raises(UsageError, match="windows of 13 tokens were asked for, but the texts of ids have 12 each"):
-        cut_ids(np.zeros((9, 12), dtype=int), count=9, max_length=None, length=13)
 
 
 def test_select_one_length_are_the_longest_of_which_there_are_enough() -> None:
@@ -120,12 +115,6 @@ def test_select_one_length_are_the_longest_of_which_there_are_enough() -> None:
     assert select_one_length([*rows[6:], [7] * 12], most=9).ids_NT.shape == (3, 12), "of equals the longer one"
 
 
-def test_a_window_too_small_is_no_fault_of_the_text() -> None:
-    """Of a long text, "32 tokens are the least" was told."""
-    with pytest.raises(UsageError, match="of windows of 6 tokens 3 are special ones, and at least 4 others are needed"):
-        cut_windows(Letters(), ["a" * 999], length=6, count=96)
-
-
 @pytest.mark.parametrize(
     ("length", "count", "message"),
     [
@@ -135,10 +124,7 @@ def test_a_window_too_small_is_no_fault_of_the_text() -> None:
     ],
 )
 def test_numbers_that_make_no_windows_are_refused(length: int, count: int, message: str) -> None:
-    """Minus three read windows of three tokens less, zero was taken for no length.
-
-    The options --length and --texts, which need 8, are not named beside 4 and 3.
-    """
+    """The options --length and --texts, which need 8, are not named beside 4 and 3."""
     with pytest.raises(UsageError, match=message):
         inspect(planted.uniform(), texts=planted.ids(), length=length, count=count)
 
@@ -147,18 +133,17 @@ def test_numbers_that_make_no_windows_are_refused(length: int, count: int, messa
 def test_few_windows_of_much_text_are_as_long_as_asked_for(count: int) -> None:
     """Text was read until ``count`` windows were full, and then cut into at least eight: four of 128 had 64 tokens."""
     texts = ["a" * 50] * 400
-    assert cut_windows(Letters(), texts, length=128, count=count).ids_NT.shape == (count, 128)
-    assert cut_windows(Letters(), texts, length=10, count=count).ids_NT.shape == (count, 10)
+    assert cut_windows(LETTERS, texts, length=128, count=count).ids_NT.shape == (count, 128)
+    assert cut_windows(LETTERS, texts, length=10, count=count).ids_NT.shape == (count, 10)
 
 
 @pytest.mark.parametrize("count", [3, 8])
 def test_few_windows_of_a_decoder(count: int) -> None:
-    """It was said that the text fills three windows, since no more were read."""
     pairs = [("b" * 9, "a" * 50)] * 400
-    found = cut_pair_windows(Letters(), Letters(), pairs, length=128, count=count)
+    found = cut_pair_windows(LETTERS, LETTERS, pairs, length=128, count=count)
     assert found.ids_NT.shape == (count, 128) and len(found.source_NS) == count
     with pytest.raises(DataError, match="the text fills 6 windows of 128 tokens; 8 are the least"):
-        cut_pair_windows(Letters(), Letters(), pairs[:18], length=128, count=count)
+        cut_pair_windows(LETTERS, LETTERS, pairs[:18], length=128, count=count)
 
 
 def _zip(path: Path) -> None:

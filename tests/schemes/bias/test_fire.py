@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from clockhands import positions
-from clockhands.schemes import AttentionInputs, Fire
+from clockhands.schemes import Fire
 from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
+from tests.schemes.peers import compute_bias
 
 
 def bias(scheme: Fire, start: int) -> torch.Tensor:
-    q, pos = torch.zeros(1, 4, 9, 8), positions.count_up(1, 9, start=start)
-    return scheme.bias(AttentionInputs(q, q, pos, pos))
+    return compute_bias(scheme, positions.count_up(1, 9, start=start))
 
 
 def test_a_shift_changes_the_bias_only_past_the_threshold() -> None:
@@ -51,8 +51,8 @@ def test_a_threshold_that_was_learned_below_zero_is_its_amount() -> None:
 
 def test_far_beyond_the_threshold_it_sees_shares_of_the_way_back() -> None:
     torch.manual_seed(0)
-    scheme, q = Fire(2, length=1.0, c=1e6), torch.zeros(1, 2, 1, 8)
-    far = [scheme.bias(AttentionInputs(q, q, torch.tensor([[n]]), torch.tensor([[0]]))) for n in (1_000, 100_000)]
+    scheme = Fire(2, length=1.0, c=1e6)
+    far = [compute_bias(scheme, torch.tensor([[n]]), torch.zeros(1, 1).long(), 2) for n in (1_000, 100_000)]
     torch.testing.assert_close(far[0], far[1])
 
 

@@ -32,9 +32,3 @@ def test_logits_and_their_gradients_are_those_of_x_transformers(largest: int) ->
 
     pairs = [(q, q2), (logits, logits2), (ours.embedding_PK, theirs.pos_emb)]
     agree(mine, peer, pairs, atol=1e-5, visible=visible)
-
-
-def test_trap_40_the_soft_path_of_x_transformers_cannot_run() -> None:
-    theirs = Peer(WIDTH, HEADS, 4, soft_onehot=True)
-    with pytest.raises(Exception, match=r".+"):
-        theirs(torch.randn(1, HEADS, LENGTH, WIDTH), torch.randn(1, HEADS, LENGTH, LENGTH))

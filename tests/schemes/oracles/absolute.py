@@ -116,11 +116,7 @@ def learned(case: Case) -> Expected:
     return Expected(encode_SP=torch.stack(rows))
 
 
-@oracle(
-    "sinusoidal-axes",
-    {"layout": "half", "start": 1.0, "base": 20.0},
-    {"axes": 3, "amplitude": 0.5},
-)
+@oracle("sinusoidal-axes", {"layout": "half", "start": 1.0, "base": 20.0}, {"axes": 3, "amplitude": 0.5})
 def sinusoidal_axes(case: Case) -> Expected:
     """The paper's sinusoid on each axis's own d/A channels."""
     table, o = empty(case), case.options

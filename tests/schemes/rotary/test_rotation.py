@@ -82,8 +82,8 @@ def test_rotation_equals_the_formula(layout: Layout, dtype: torch.dtype, where: 
     indirect=["_kernel"],
 )
 def test_gradients_twice_equal_finite_differences(layout: Layout, learned: bool) -> None:
-    x = memory("split", torch.float64)[:1].requires_grad_()
-    angle = torch.randn(1, 1, 5, 3, dtype=torch.float64, requires_grad=learned)
+    x = memory("split", torch.float64)[:1, :2, :2].requires_grad_()
+    angle = torch.randn(1, 1, 2, 3, dtype=torch.float64, requires_grad=learned)
 
     def rotated(x: Tensor, angle: Tensor) -> Tensor:
         return rotate_pairs(x, angle.cos(), angle.sin(), layout)
@@ -94,9 +94,7 @@ def test_gradients_twice_equal_finite_differences(layout: Layout, learned: bool)
 
 @pytest.mark.usefixtures("_kernel")
 @pytest.mark.parametrize(
-    ("_kernel", "layout"),
-    [("eager", "half"), ("eager", "interleaved"), ("compiled", "half")],
-    indirect=["_kernel"],
+    ("_kernel", "layout"), [("eager", "half"), ("eager", "interleaved"), ("compiled", "half")], indirect=["_kernel"]
 )
 def test_queries_and_keys_in_one_call_are_each_alone(layout: Layout) -> None:
     """Also where they lie differently in memory, and where only one of them is asked for its gradient."""

@@ -51,10 +51,8 @@ def test_a_share_that_is_no_whole_number_of_pairs_is_rounded_down(share: float, 
 
 
 def test_factors_that_are_too_few_or_not_above_zero_are_named_with_how_many_pairs_there_are() -> None:
-    wrong = LongRoPE(factor=4.0, original_length=64, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(
-        HEAD_DIM
-    )
-    assert wrong == [
+    short, long = (1.0,) * 3, (*(1.0,) * 7, 0.0)
+    assert LongRoPE(factor=4.0, original_length=64, short_factor=short, long_factor=long).faults(HEAD_DIM) == [
         "rope.short_factor has 3 numbers, but 8 pairs rotate",
         "rope.long_factor holds 0.0, but all must be above 0",
     ]
