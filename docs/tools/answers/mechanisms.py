@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 import matplotlib
 import numpy as np
 import torch
-from clockhands.studies.slots import list_values
 from exact.added import make_rows
 from kept import STUDY_PAGES, read_kept
 from matplotlib.axes import Axes
@@ -24,6 +23,7 @@ from matplotlib.patches import Rectangle
 
 from clockhands.explanation.rotation import Rotation
 from clockhands.files import write_text
+from clockhands.studies.answer import list_values
 
 FOLDER = STUDY_PAGES / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
