@@ -115,7 +115,9 @@ def measure_reach(folder: Path) -> dict[str, Any]:
         failed = [any(rung.shown_not for rung in one.usable.rungs if rung.length <= trained) for one in found]
         kept[f"{name}, usable"] = ", ".join(map(str, usable))
         kept[f"{name}, least usable"], kept[f"{name}, most usable"] = min(usable), max(usable)
-        kept[f"{name}, trained"], kept[f"{name}, shown not to read it"] = trained, sum(failed)
+        kept[f"{name}, trained"] = trained
+        kept[f"{name}, shown to read it"] = sum(length >= trained for length in usable)
+        kept[f"{name}, shown not to read it"] = sum(failed)
         kept[f"{name}, weights"] = ", ".join(weights)
         kept |= _compare_lengths(name, found)
     return kept
