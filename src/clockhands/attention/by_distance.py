@@ -31,14 +31,14 @@ LONG = 512
 
 def serves(request: AttentionRequest) -> bool:
     """Return whether tiles serve and are worth their set-up, or one row of the bias stands for all and fits."""
-    if request.q_BHSK.device.type != "cpu" or is_traced():
+    with_bias = "bias" in request.hooks
+    if not (with_bias or request.low_precision) or request.q_BHSK.device.type != "cpu" or is_traced():
         return False
-    if "bias" in request.hooks:
+    if with_bias:
         return _has_curve(request) or (request.num_keys > SHORT and bool(_fit_a_channel(request).all()))
     return (
         request.causal
         and request.mask_BHST is None
-        and request.low_precision
         and LONG <= request.num_queries <= request.num_keys
         and not has_fast_low_precision()
     )

@@ -10,10 +10,18 @@ from typing import Protocol
 
 import torch
 
-from clockhands.attention import by_distance, far_blocks, flex, fused_kernel, query_blocks, reference, window_blocks
+from clockhands.attention import (
+    by_distance,
+    far_blocks,
+    flex,
+    fused_kernel,
+    query_blocks,
+    reference,
+    short_rows,
+    window_blocks,
+)
 from clockhands.attention.reference import Recorder
 from clockhands.attention.request import (
-    LOW_PRECISION,
     WHOLE_ROWS,
     AttentionRequest,
     GivenKeyPositions,
@@ -39,6 +47,7 @@ class _Kernel(Protocol):
 KERNELS: tuple[_Kernel, ...] = (
     far_blocks,
     reference,
+    short_rows,
     window_blocks,
     by_distance,
     flex,
@@ -46,8 +55,8 @@ KERNELS: tuple[_Kernel, ...] = (
     fused_kernel,
 )
 """The kernels in the order in which they are asked; the last serves every request."""
-PLAIN_KERNELS: tuple[_Kernel, ...] = (by_distance, fused_kernel)
-"""Those for a scheme that has nothing left to do after ``rotate``; the first of them for types of 16 bits alone."""
+PLAIN_KERNELS: tuple[_Kernel, ...] = (short_rows, by_distance, fused_kernel)
+"""Those for a scheme that has nothing left to do after ``rotate``."""
 WHOLE_BIAS_KERNELS: tuple[_Kernel, ...] = (reference, fused_kernel)
 """Those that take a bias whole, whatever it is."""
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
@@ -97,7 +106,7 @@ def attend(
         # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
         kernels = WHOLE_BIAS_KERNELS
     elif not request.hooks & AFTER_ROTATE:
-        kernels = PLAIN_KERNELS if q_BHSK.dtype in LOW_PRECISION else PLAIN_KERNELS[-1:]
+        kernels = PLAIN_KERNELS
     else:
         request, kernels = _simplify(request), KERNELS
     chosen = kernels[-1]  # which serves every request

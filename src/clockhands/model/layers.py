@@ -50,12 +50,9 @@ class FusedLinear(nn.Linear):
 
     def project_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
         """Project [B, S, D], and return each projection as [B, its heads, S, head_dim]."""
-        fused_BSI = self(x_BSD)
-        batch, length, _ = fused_BSI.shape
-        heads_BHSK = fused_BSI.reshape(batch, length, -1, head_dim).transpose(1, 2)
-        if len(self.widths) == 1:
-            return (heads_BHSK,)
-        return heads_BHSK.split_with_sizes([width // head_dim for width in self.widths], 1)
+        # Split before transposing: so the backward pass joins the gradients in the order in which they are multiplied.
+        heads_BSHK = self(x_BSD).unflatten(2, (-1, head_dim))
+        return tuple(x.transpose(1, 2) for x in heads_BSHK.split_with_sizes([w // head_dim for w in self.widths], 2))
 
 
 def _compute_clamped_silu(x: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from clockhands.shapes import Float, Int, Tensor
 
 IGNORED_LABEL = -100
 """The label of a token that is not to be learnt, as in PyTorch."""
-CHUNK_ROWS = 512
-"""Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
+CHUNK_ROWS, CHUNK_LOGITS = 512, 1 << 19
+"""Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB. Of a small vocabulary more, with up
+to so many logits together."""
 SmoothingMode = Literal["all", "others", "others-but-pad"]
 """Which tokens share the rate of ``LabelSmoothing``."""
 
@@ -58,17 +59,17 @@ def cross_entropy(
     of the logits. ``num_items`` is what the Trainer passes as ``num_items_in_batch``, so that gradient accumulation
     weighs every token alike; None: the number of those rows.
     """
-    labels_N = labels_N.reshape(-1)
-    labelled_N = labels_N != IGNORED_LABEL
-    rows_ND = states_ND.reshape(-1, states_ND.shape[-1])[labelled_N]
+    states_ND, labels_N = states_ND.reshape(-1, states_ND.shape[-1]), labels_N.reshape(-1)
+    device = states_ND.device.type
     # Autocast does not reach into an autograd.Function, which is given the type of its products.
-    dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     if not torch.is_grad_enabled():
         # The forward pass computes gradients if an input requires one, and parameters do so even under no_grad.
-        rows_ND, weight_VD = rows_ND.detach(), weight_VD.detach()
+        states_ND, weight_VD = states_ND.detach(), weight_VD.detach()
         bias_V = None if bias_V is None else bias_V.detach()
-    total = _ChunkedCrossEntropy.apply(rows_ND, weight_VD, bias_V, labels_N[labelled_N], smoothing, dtype)
-    return total / (labelled_N.sum().clamp(min=1) if num_items is None else num_items)
+    places_N = (labels_N != IGNORED_LABEL).nonzero()[:, 0]
+    total = _ChunkedCrossEntropy.apply(states_ND, weight_VD, bias_V, labels_N, places_N, smoothing, dtype)
+    return total / (max(len(places_N), 1) if num_items is None else num_items)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -77,44 +78,44 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        rows_ND: Tensor,
+        states_ND: Tensor,
         weight_VD: Tensor,
         bias_V: Tensor | None,
         labels_N: Tensor,
+        places_N: Tensor,
         smoothing: LabelSmoothing,
         product_dtype: torch.dtype | None,
     ) -> Tensor:
         needs_grad = any(ctx.needs_input_grad[:3])
         weight = weight_VD if product_dtype is None else weight_VD.to(product_dtype)
-        total = torch.zeros((), dtype=torch.promote_types(rows_ND.dtype, torch.float32), device=rows_ND.device)
-        grad_rows_ND = torch.empty_like(rows_ND) if needs_grad else None
+        total = torch.zeros((), dtype=torch.promote_types(states_ND.dtype, torch.float32), device=states_ND.device)
+        grad_states_ND = torch.zeros_like(states_ND) if needs_grad else None
         grad_weight_VD = torch.zeros_like(weight_VD, dtype=total.dtype) if needs_grad else None
         grad_bias_V = torch.zeros_like(bias_V, dtype=total.dtype) if needs_grad and bias_V is not None else None
-        for start in range(0, len(rows_ND), CHUNK_ROWS):
-            part = slice(start, start + CHUNK_ROWS)
-            rows = rows_ND[part].to(weight.dtype)
+        for part in places_N.split(max(CHUNK_ROWS, CHUNK_LOGITS // len(weight))):
+            rows = states_ND.index_select(0, part).to(weight.dtype)
             logits_NV = (rows @ weight.T).to(total.dtype)
             if bias_V is not None:
                 logits_NV += bias_V
             loss, error_NV = _compute_chunk_loss(logits_NV, labels_N[part], smoothing)
             total += loss
-            if grad_rows_ND is None or grad_weight_VD is None:
+            if grad_states_ND is None or grad_weight_VD is None:
                 continue
             if grad_bias_V is not None:
                 grad_bias_V += error_NV.sum(0)
             error_NV = error_NV.to(weight.dtype)
-            grad_rows_ND[part] = (error_NV @ weight).to(rows_ND.dtype)
+            grad_states_ND.index_copy_(0, part, (error_NV @ weight).to(states_ND.dtype))
             grad_weight_VD += error_NV.T @ rows
         if grad_weight_VD is not None:
-            ctx.save_for_backward(grad_rows_ND, grad_weight_VD.to(weight_VD.dtype), grad_bias_V)
+            ctx.save_for_backward(grad_states_ND, grad_weight_VD.to(weight_VD.dtype), grad_bias_V)
         return total
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad_total,) = grads
-        grad_rows_ND, grad_weight_VD, grad_bias_V = ctx.saved_tensors
+        grad_states_ND, grad_weight_VD, grad_bias_V = ctx.saved_tensors
         scaled_bias = None if grad_bias_V is None else grad_bias_V * grad_total
-        return grad_rows_ND * grad_total, grad_weight_VD * grad_total, scaled_bias, None, None, None
+        return grad_states_ND * grad_total, grad_weight_VD * grad_total, scaled_bias, None, None, None, None
 
 
 def _compute_chunk_loss(

