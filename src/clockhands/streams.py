@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,14 @@ def replace_controls(text: object, *, lines: bool = False) -> str:
     ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
     """
     return str(text).translate(_LINES if lines else _CONTROL)
+
+
+def quote_code(text: str) -> str:
+    """Return text as a code span of Markdown, which ends at no backtick inside: its fence has one more in a row."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{space}{line}{space}{fence}"
 
 
 class _Harmless:

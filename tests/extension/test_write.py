@@ -130,17 +130,18 @@ def test_what_the_page_says_of_a_cache_is_what_transformers_computes(name: str, 
 
 
 def test_a_model_of_ours_says_that_it_takes_no_cache_where_keys_would_be_stale(tmp_path: Path) -> None:
-    model = open_language_model(save_own_model(tmp_path / "ours", "rope"))
-    methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
     said = {}
-    for name in ("yarn", "ntk-beyond"):
+    for name, layers, steps in (("yarn", 2, 32), ("ntk-beyond", 2, 0), ("dynamic", 1, 32)):
+        model = open_language_model(save_own_model(tmp_path / str(layers), "rope", decoder_layers=layers))
+        methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
         written = write_extended(model, methods[name], LENGTH, LONG, tmp_path / name)
         drift, dependence = Drift((LENGTH, LONG), 8, np.zeros((8, 2))), find_dependence(model, methods[name])
         judged = Judged(methods[name], drift, None, None, 2.0, dependence=dependence)
         said[name] = make_cache_finding(written, judged, judged, ours=True).verdict
-        assert written.steps == (32 if name == "yarn" else 0)
+        assert written.steps == steps
     assert "Nothing: its positions do not depend" in said["yarn"]
     assert "It takes none beyond 32 tokens" in said["ntk-beyond"]
+    assert "its one layer keeps keys as they are before they turn" in said["dynamic"]
 
 
 def test_a_folder_is_cleared_of_what_was_half_written_and_of_nothing_else(tmp_path: Path) -> None:

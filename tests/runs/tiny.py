@@ -76,10 +76,10 @@ def save_model(folder: Path, kind: str, *, start: bool = False, **changed: Any) 
     return folder
 
 
-def save_own_model(folder: Path, position: str | dict[str, Any], *, side: str = "decoder") -> Path:
+def save_own_model(folder: Path, position: str | dict[str, Any], *, side: str = "decoder", **changed: Any) -> Path:
     """Save a tiny language model of ours with fresh weights and its tokenizer; an ``encoder`` fills in masks."""
     torch.manual_seed(0)
-    sizes = {"kind": side, "vocab_size": 100, "d_model": 32, "num_heads": 2, "d_ff": 48}
+    sizes = {"kind": side, "vocab_size": 100, "d_model": 32, "num_heads": 2, "d_ff": 48, **changed}
     config = ClockhandsConfig(transformer=make_preset("tiny", {**sizes, side: position}).to_dict(), pad_token_id=0)
     (ClockhandsForCausalLM if side == "decoder" else ClockhandsForMaskedLM)(config).save_pretrained(folder)
     (make_tokenizer() if side == "decoder" else make_masking_tokenizer()).save_pretrained(folder)

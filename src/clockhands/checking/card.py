@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from clockhands.checking.result import Result, list_reliances
 from clockhands.checking.verdict.outcome import Outcome, sentence
 from clockhands.findings import Light
+from clockhands.streams import quote_code
 
 _COUNTED = (
     ("PASS", "pass"),
@@ -54,7 +55,7 @@ def make_card(result: Result) -> str:
             if reliance.safe is not None:
                 lines.append(f"| {reliance.use} | {'yes' if reliance.safe else 'no'}{untried} |")
         lines.append("")
-    command = f" {_quote_code(result.command)}." if result.command else ""
+    command = f" {quote_code(result.command)}." if result.command else ""
     lines += [
         f"Measured with {describe_versions(result)}:{command}" if command else f"With {describe_versions(result)}."
     ]
@@ -68,19 +69,11 @@ def _list(outcomes: Iterable[Outcome]) -> list[str]:
         groups.setdefault(outcome.cause or outcome.check, []).append(outcome)
     lines = []
     for group in groups.values():
-        names = ", ".join(_quote_code(outcome.check) for outcome in group)
+        names = ", ".join(quote_code(outcome.check) for outcome in group)
         text = sentence(group[0]).removeprefix(group[0].verdict).strip()
         linked = _LINKED.sub(r"[\1#\2](https://github.com/\1/issues/\2)", _escape(text))
         lines.append(f"- {names}: {linked}")
     return lines
-
-
-def _quote_code(text: str) -> str:
-    """Return text as a code span, which ends at no backtick inside: its fence has one more than stand together."""
-    line = " ".join(text.split())
-    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
-    space = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{space}{line}{space}{fence}"
 
 
 def _escape(text: str) -> str:

@@ -36,7 +36,7 @@ def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 def write_markdown(comparison: Comparison) -> str:
     """Return a table for a README, with its signature beneath."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *format_rows(comparison)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines = ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
 
 

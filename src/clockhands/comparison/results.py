@@ -198,7 +198,7 @@ def read_comparison(folder: str | Path) -> Comparison:
 def _read_trials(path: Path) -> list[Trial]:
     """Read the trials in a file; what is no JSON is a line that a crash cut off."""
     trials = []
-    for number, line in enumerate(stream_lines(path) if path.is_file() else (), 1):
+    for number, line in enumerate(stream_lines(path) if os.path.lexists(path) else (), 1):
         try:
             written = parse_json(line)
         except ValueError:

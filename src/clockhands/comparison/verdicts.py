@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from clockhands.comparison.learning import Learning, classify_seeds, find_groups
 from clockhands.comparison.plan import Plan, format_margin
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.statistics.exact import LEARNING_ALPHA, compare_counts, compare_ranks, is_ranked_exactly
-from clockhands.comparison.statistics.neighbours import find_block_length, join_neighbours
+from clockhands.comparison.statistics.neighbours import find_block_length
 from clockhands.comparison.statistics.paired import (
     MIN_SEEDS,
     Difference,
@@ -194,8 +194,7 @@ def judge(comparison: Comparison) -> list[Verdict]:
         if len(scores[name]):
             scores_S = scores[name].mean(axis=1)
         if name in many:
-            joined = join_neighbours(many[name].shape[1], groups, block)
-            interval = bound_mean(many[name], groups=joined, top=find_top(plan))
+            interval = bound_mean(many[name], groups=groups, block=block, top=find_top(plan))
         if name != plan.baseline and means[name] and means[plan.baseline]:
             own, base = (sign * np.array(means[side]) for side in (name, plan.baseline))
             probability = compute_improvement_probability(own, base)
@@ -229,16 +228,15 @@ def _find_differences(comparison: Comparison, learning: Mapping[str, Learning]) 
     enough = [name for name in paired if len(seeds[name]) >= MIN_SEEDS]
     same_shape = all(ours[name].shape == theirs[name].shape for name in paired)  # others are refused below
     block = find_block_length([ours[name] - theirs[name] for name in paired], groups) if same_shape else 1
-    if block > 1:
-        groups = join_neighbours(ours[paired[0]].shape[1], groups, block)
+    known: dict[str, Any] = {"groups": groups, "block": block, "top": top}
     together = [ours[name] for name in enough], [theirs[name] for name in enough]
-    judged = compare_with_baseline(*together, groups=groups, top=top) if enough else []
+    judged = compare_with_baseline(*together, **known) if enough else []
     gaps = dict(zip(enough, judged, strict=True))
     for name in paired:
         if name not in gaps:
-            gaps[name] = estimate_difference(ours[name], theirs[name], shared, groups=groups, top=top)
+            gaps[name] = estimate_difference(ours[name], theirs[name], shared, **known)
     reach = math.inf if top is None else top
-    return {name: replace(gap.within(reach), block=block) for name, gap in gaps.items()}
+    return {name: gap.within(reach) for name, gap in gaps.items()}
 
 
 def format_score(verdict: Verdict, digits: int) -> str:

@@ -14,13 +14,13 @@ import torch
 import transformers
 
 from clockhands import __version__
-from clockhands.errors import DataError
+from clockhands.errors import ClockhandsError, DataError
 from clockhands.extension.reading import Drift, Stream
 from clockhands.extension.retrieval import Retrieval
 from clockhands.files import write_text
 from clockhands.models import LanguageModel
 from clockhands.models.streaming import is_streamed
-from clockhands.pretrained import list_weight_files, read_configuration
+from clockhands.pretrained import list_weight_files, read_configuration, read_json
 from clockhands.shapes import Float
 
 ELSEWHERE = ("_name_or_path", "_commit_hash")
@@ -40,9 +40,9 @@ class Archive:
         if path is None or not path.exists():
             return
         try:
-            read = json.loads(path.read_text("utf8"))
+            read = read_json(path)
             sound = read["digest"] == _hash_text(json.dumps([read["signature"], read["results"]]))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (ClockhandsError, KeyError, TypeError):
             sound = False
         if not sound:
             raise DataError(f"{path} is damaged, so the command cannot go on from it; remove the file")

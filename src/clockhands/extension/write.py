@@ -17,7 +17,14 @@ from clockhands.errors import CheckpointError, ConfigError, PositionError, Usage
 from clockhands.explanation import convert, read_positions
 from clockhands.extension.choice_findings import describe_choice
 from clockhands.extension.choose import Choice, Judged
-from clockhands.extension.methods import Method, apply, changes_by_cache, make_configuration, read_by_cache
+from clockhands.extension.methods import (
+    Method,
+    apply,
+    changes_by_cache,
+    find_dependence,
+    make_configuration,
+    read_by_cache,
+)
 from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text
 from clockhands.findings import Finding, Findings, Table
@@ -26,6 +33,7 @@ from clockhands.models import LanguageModel, is_run, open_language_model
 from clockhands.models.language_model import count_rows_before, find_position_table
 from clockhands.pretrained import CONFIG, TOKENIZER, read_json
 from clockhands.runs.opening import change_positions
+from clockhands.streams import quote_code
 
 CONFIG4 = "config.transformers4.json"
 """The same configuration in the spelling of transformers 4, which is not read from the usual file."""
@@ -141,6 +149,12 @@ def write_checked(
         if changes_by_cache(model, method):
             with read_by_cache(extended, method, trained):
                 by_steps_SV = extended.compute_logits(ids_BS)[0].cpu()
+        elif is_run(model.source) and find_dependence(model, method) == 2:
+            # Ours reads each text so far as in one pass over it, with its own base.
+            passes = [
+                extended.compute_logits(ids_BS[:, : place + 1])[0, -1] for place in range(trained, longest)[:STEPS]
+            ]
+            by_steps_SV = torch.cat([expected_SV[:trained], torch.stack(passes).cpu()])
     opened = open_language_model(
         place, device=str(model.device), dtype=next(model.model.parameters()).dtype, masked=model.mask_id is not None
     )
@@ -156,7 +170,8 @@ def write_checked(
             f"what was written for {model.source} differs by {max(error, step_error):.2g} in its logits from what was "
             "judged; nothing was kept"
         )
-    change, stale = _differ(by_steps_SV[trained:], expected_SV[trained:]), _differ(again_SV, short_SV)
+    change = _differ(by_steps_SV[trained:], expected_SV[trained : len(by_steps_SV)])
+    stale = _differ(again_SV, short_SV)
     spread = float(expected_SV.std())
     return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, spread)
 
@@ -256,6 +271,8 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
             f"{plain_loss}. {KEPT_KEYS[chosen.dependence]} Beyond {trained:,} tokens its logits differ by "
             f"up to {written.change:.2g} from those of one pass; their standard deviation is {written.spread:.2g}."
         )
+    elif chosen.dependence and ours and written.steps:
+        verdict = "Nothing: its one layer keeps keys as they are before they turn, and turns them again at every step."
     elif chosen.dependence and ours:
         verdict = (
             f"It takes none beyond {trained:,} tokens, where keys in it would be stale: `generate` reads the whole "
@@ -317,7 +334,7 @@ def write_card(findings: Findings, choice: Choice, source: str, folder: Path) ->
         f"---\n{data.to_yaml()}\n---",
         f"# {source}, for texts of {choice.longest:,} tokens",
         describe_choice(choice),
-        f"Trained on texts of {choice.trained:,} tokens. Made by `{findings.command}`.",
+        f"Trained on texts of {choice.trained:,} tokens. Made by {quote_code(findings.command)}.",
     ]
     for finding in findings:
         parts += [f"## {finding.question}", finding.verdict]

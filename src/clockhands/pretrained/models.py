@@ -27,7 +27,7 @@ _POOLER = re.compile(r"(^|\.)pooler\.")
 """Names of weights that pool a state for classification, which nothing here reads; many checkpoints lack them."""
 MASKS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$")
 """Names under which older versions of transformers saved the causal masks of GPT-J and GPT-Neo."""
-_SCALES = re.compile(r"(scales?|scale_inv|SCB|absmax|qzeros|zero_points?)$")
+_SCALES = re.compile(r"(weight_scale(_inv|_2)?|\.scales|SCB|absmax|qzeros|weight_zero_point)$")
 """Names of what quantised weights are multiplied by and shifted by: without it they are other numbers."""
 _WHOLE = re.compile(r"^[IU]\d")
 """Types of whole numbers, as safetensors names them."""

@@ -17,6 +17,7 @@ from clockhands.findings import Findings
 from clockhands.model.position_config import Architecture
 from clockhands.runs.folder import CARD, CARD_MARK, is_generated_card
 from clockhands.runs.run import ACTIONS, COMMANDS, Run
+from clockhands.streams import quote_code
 
 FINDINGS = "findings.json"
 """Where ``inspect --out RUN``, ``evaluate --out`` and the tour put what they measured."""
@@ -60,7 +61,7 @@ def make_card(run: Run) -> str:
     data = ModelCardData(library_name="transformers", pipeline_tag=PIPELINE_TAGS[architecture], tags=tags)
     rows = ["| side | scheme | options |", "|---|---|---|"]
     for side, position in positions.items():
-        options = ", ".join(f"`{name} = {value!r}`" for name, value in position.options.items()) or "defaults"
+        options = ", ".join(quote_code(f"{name} = {value!r}") for name, value in position.options.items()) or "defaults"
         rows.append(f"| {side} | {position.scheme} | {options} |")
     kept = {name: recipe.tables[name] for name in ("tokenizer", "model", "position", "batches", "training")}
     for table, key in (("tokenizer", "name"), ("training", "begin_from")):

@@ -101,7 +101,11 @@ def test_twins_count_once_in_exact_bounds() -> None:
 def test_shares_that_differ_on_many_items_have_t_intervals() -> None:
     rng = np.random.default_rng(8)
     ours, theirs = (100.0 * (rng.random((5, 300)) < share) for share in (0.7, 0.5))
-    assert estimate_difference(ours, theirs, top=100.0) == estimate_difference(ours, theirs)
+    for block in (1, 60):  # five blocks of many items that differ are few, and no ceiling
+        plain = estimate_difference(ours, theirs, block=block)
+        assert estimate_difference(ours, theirs, block=block, top=100.0) == plain and plain.items == 300 // block
+        assert compare_with_baseline([ours] * 2, [theirs] * 2, block=block, top=100.0)[0].detectable
+        assert bound_mean(ours, block=block, top=100.0) == pytest.approx(bound_mean(ours, block=block))
 
 
 def test_a_ceiling_and_a_floor_are_no_closer_than_their_bounds_allow() -> None:

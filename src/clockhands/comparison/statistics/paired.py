@@ -24,9 +24,11 @@ import numpy as np
 from scipy import stats
 
 from clockhands.comparison.statistics.exact import bound_difference, bound_share, find_difference_p
+from clockhands.comparison.statistics.neighbours import join_neighbours
 from clockhands.comparison.statistics.variance import (
     Matrix,
     Sizes,
+    VarianceParts,
     centre_error,
     count_effective_groups,
     estimate_parts,
@@ -90,34 +92,31 @@ def estimate_difference(
     alpha: float = ALPHA,
     *,
     groups: Sequence[int] | None = None,
+    block: int = 1,
     top: float | None = None,
 ) -> Difference:
     """Return the mean of ours - theirs, seed by seed and item by item.
 
-    ``comparisons`` is m of the simultaneous level 1 - α/m. ``top``: scores are between 0 and this, so that exact bounds
-    hold at a ceiling. Raises UsageError for matrices that are not paired and for one seed, DataError for items that are
-    not numbers.
+    ``comparisons`` is m of the simultaneous level 1 - α/m. ``block``: so many neighbouring items, or groups of them,
+    count as one. ``top``: scores are between 0 and this, so that exact bounds hold at a ceiling. Raises UsageError for
+    matrices that are not paired and for one seed, DataError for items that are not numbers.
     """
-    gap_SG, sizes_G = pair_items(ours_SN, theirs_SN, groups)
-    value, parts = estimate_parts(gap_SG, sizes_G)
+    value, parts = estimate_gap(ours_SN, theirs_SN, groups, block)
     error, freedom, level = math.sqrt(parts.total), parts.freedom, alpha / comparisons
     reach, inner = (float(stats.t.ppf(1 - share, freedom)) * error for share in (level / 2, level))
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
     plain = Difference(
         value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
         find_detectable(centre_error(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups,
-        comparisons,
+        comparisons, block,
     )  # fmt: skip
-    if top is None:
-        return plain
-    widened = widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
-    return widen_between_extremes(widened, ours_SN, theirs_SN, groups, top, alpha)
+    return widen(plain, ours_SN, theirs_SN, groups, top, alpha)
 
 
 def pair_items(
-    ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], groups: Sequence[int] | None
+    ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], groups: Sequence[int] | None, block: int = 1
 ) -> tuple[Matrix, Sizes]:
-    """Return the paired differences by group of items, S × G, and the groups' sizes.
+    """Return the paired differences by group of items (``block`` neighbours of which are one), S × G, and their sizes.
 
     Raises as ``estimate_difference``.
     """
@@ -129,7 +128,22 @@ def pair_items(
     gap_SN = ours_SN - theirs_SN
     if not np.isfinite(gap_SN).all():
         raise DataError(f"there is no number for {name_cells(gap_SN)} (counted from 0)")
-    return group_items(gap_SN, groups)
+    return group_items(gap_SN, join_neighbours(gap_SN.shape[1], groups, block))
+
+
+def estimate_gap(
+    ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, block: int
+) -> tuple[float, VarianceParts]:
+    """Return the mean of ours - theirs, and what its variance is made of. Raises as ``estimate_difference``.
+
+    Neighbouring blocks still hang together where they touch. Their variance is short by about as much as that of blocks
+    of half the length is short of it, since what is missing falls with the length (the generalised jackknife).
+    """
+    value, parts = estimate_parts(*pair_items(ours_SN, theirs_SN, groups, block))
+    if block > 1:
+        half = estimate_parts(*pair_items(ours_SN, theirs_SN, groups, block // 2))[1]
+        parts = replace(parts, item=parts.item + max(parts.item - half.item, 0.0))
+    return value, parts
 
 
 def name_cells(items_SN: Matrix, most: int = 5) -> str:
@@ -143,14 +157,24 @@ def name_cells(items_SN: Matrix, most: int = 5) -> str:
     return "; ".join(rows)
 
 
-def widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: float, alpha: float = ALPHA) -> Difference:
-    """Return a difference of shares with exact bounds where fewer than ``FEW`` groups of items tell the two apart.
+def widen(
+    gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float | None, alpha: float
+) -> Difference:
+    """Return a difference that is no narrower than exact bounds at a ceiling allow; ``top`` of None: there is none."""
+    if top is None:
+        return gap
+    # Few groups that differ are a ceiling; few blocks of many that do are not.
+    if int((pair_items(ours_SN, theirs_SN, groups)[0] != 0).any(axis=0).sum()) < FEW:
+        gap = _widen_at_ceiling(gap, *pair_items(ours_SN, theirs_SN, groups, gap.block), top, alpha)
+    return _widen_between_extremes(gap, ours_SN, theirs_SN, groups, top, alpha)
+
+
+def _widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: float, alpha: float) -> Difference:
+    """Return a difference of shares with exact bounds: fewer than ``FEW`` groups of items tell the two apart.
 
     A group counts once, with the mean over seeds of what it says for either side, because the seeds repeat the same
     items: what is bounded is the difference over further items, and the t interval over seeds is kept where wider.
     """
-    if int((gap_SG != 0).any(axis=0).sum()) >= FEW:
-        return plain
     count = count_effective_groups(sizes_G)
     weights_G = sizes_G / sizes_G.sum()
     ours, theirs = (float((part.mean(axis=0) * weights_G).sum()) / top for part in (gap_SG.clip(0), (-gap_SG).clip(0)))
@@ -169,8 +193,8 @@ def widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: flo
     )
 
 
-def widen_between_extremes(
-    gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float, alpha: float = ALPHA
+def _widen_between_extremes(
+    gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float, alpha: float
 ) -> Difference:
     """Return a difference between a score at the ceiling and one at the floor, no narrower than their exact bounds.
 
@@ -182,7 +206,9 @@ def widen_between_extremes(
         return gap
     ends = []
     for level in (alpha / gap.comparisons, 2 * alpha / gap.comparisons):
-        first, second = (bound_mean(scores, level, groups=groups, top=top) for scores in (ours_SN, theirs_SN))
+        first, second = (
+            bound_mean(scores, level, groups=groups, block=gap.block, top=top) for scores in (ours_SN, theirs_SN)
+        )
         means = float(ours_SN.mean()), float(theirs_SN.mean())
         ends += [gap.value - math.hypot(means[0] - first[0], second[1] - means[1])]
         ends += [gap.value + math.hypot(first[1] - means[0], means[1] - second[0])]
@@ -220,21 +246,26 @@ def compute_improvement_probability(ours_S: Float[np.ndarray, " S"], theirs_R: F
 
 
 def bound_mean(
-    scores_SN: Matrix, alpha: float = ALPHA, *, groups: Sequence[int] | None = None, top: float | None = None
+    scores_SN: Matrix,
+    alpha: float = ALPHA,
+    *,
+    groups: Sequence[int] | None = None,
+    block: int = 1,
+    top: float | None = None,
 ) -> tuple[float, float]:
     """Return the interval of a mean over seeds and items.
 
-    ``top``: scores are between 0 and this. Where fewer than ``FEW`` groups of items are short of it in any seed (or
-    above 0), the exact interval of a share over the groups is taken where it is wider. Raises as
-    ``estimate_difference``.
+    ``block``: so many neighbouring items, or groups of them, count as one. ``top``: scores are between 0 and this.
+    Where fewer than ``FEW`` groups of items are short of it in any seed (or above 0), the exact interval of a share
+    over the groups is taken where it is wider. Raises as ``estimate_difference``.
     """
-    scores_SG, sizes_G = pair_items(scores_SN, np.zeros_like(scores_SN), groups)
-    mean, parts = estimate_parts(scores_SG, sizes_G)
+    mean, parts = estimate_gap(scores_SN, np.zeros_like(scores_SN), groups, block)
     reach = float(stats.t.ppf(1 - alpha / 2, parts.freedom)) * math.sqrt(parts.total)
     if top is None:
         return mean - reach, mean + reach
     low, high = max(mean - reach, 0.0), min(mean + reach, top)
-    if min(int((scores_SG < top).any(axis=0).sum()), int((scores_SG > 0).any(axis=0).sum())) < FEW:
+    if _find_extreme(scores_SN, groups, top):
+        sizes_G = pair_items(scores_SN, np.zeros_like(scores_SN), groups, block)[1]
         bounds = bound_share(mean / top, count_effective_groups(sizes_G), alpha)
         low, high = min(low, top * bounds[0]), max(high, top * bounds[1])
     return low, high

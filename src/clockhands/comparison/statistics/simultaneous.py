@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,11 +27,10 @@ from clockhands.comparison.statistics.paired import (
     ALPHA,
     Difference,
     estimate_difference,
-    pair_items,
-    widen_at_ceiling,
-    widen_between_extremes,
+    estimate_gap,
+    widen,
 )
-from clockhands.comparison.statistics.variance import POWER, Matrix, VarianceParts, estimate_parts
+from clockhands.comparison.statistics.variance import POWER, Matrix, VarianceParts
 from clockhands.shapes import Float
 
 SURE = 3.0
@@ -46,24 +45,21 @@ def compare_with_baseline(
     alpha: float = ALPHA,
     *,
     groups: Sequence[int] | None = None,
+    block: int = 1,
     top: float | None = None,
 ) -> list[Difference]:
     """Return the difference of each variant from the baseline, with simultaneous 1 - α intervals.
 
-    ``theirs``: the baseline's scores of the seeds and items that pair with each variant. ``top``: scores are between 0
-    and this. Raises as ``estimate_difference``.
+    ``theirs``: the baseline's scores of the seeds and items that pair with each variant. ``block``: so many
+    neighbouring items count as one. ``top``: scores are between 0 and this. Raises as ``estimate_difference``.
     """
     if len(ours) == 1:
-        return [estimate_difference(ours[0], theirs[0], 1, alpha, groups=groups, top=top)]
-    gaps = [pair_items(matrix, base, groups) for matrix, base in zip(ours, theirs, strict=True)]
-    estimates = [estimate_parts(*gap) for gap in gaps]
+        return [estimate_difference(ours[0], theirs[0], 1, alpha, groups=groups, block=block, top=top)]
+    pairs = list(zip(ours, theirs, strict=True))
+    estimates = [estimate_gap(*pair, groups, block) for pair in pairs]
     judged = _judge(tuple(value for value, _ in estimates), tuple(parts for _, parts in estimates), alpha)
-    if top is None:
-        return list(judged)
-    widened = [widen_at_ceiling(gap, *pair, top, alpha) for gap, pair in zip(judged, gaps, strict=True)]
     return [
-        widen_between_extremes(gap, matrix, base, groups, top, alpha)
-        for gap, matrix, base in zip(widened, ours, theirs, strict=True)
+        widen(replace(gap, block=block), *pair, groups, top, alpha) for gap, pair in zip(judged, pairs, strict=True)
     ]
 
 
