@@ -22,37 +22,14 @@ from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection import open_subject
 from clockhands.pretrained import forbid_questions
 from clockhands.runs import Run, open_run
-from clockhands.training import resume, train
+from clockhands.training import resume
+from tests.generation.conftest import translator, writer
 from tests.runs.tiny import save_model
+
+__all__ = ["translator", "writer"]
 
 Capture: TypeAlias = pytest.CaptureFixture[str]
 SOURCE = Path(clockhands.__file__).parent
-TINY = {"preset": "tiny", "d_model": 16, "d_ff": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-FEW = {"max_steps": 2, "save_steps": 1, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = {"corpus": "roles", "train": 60, "validation": 4, "test": 4, "adjectives": 0.0}
-    recipe = {
-        "data": data, "tokenizer": {"kind": "word"}, "model": TINY, "batches": {"size": 16}, "training": FEW,
-    }  # fmt: skip
-    return train(recipe, tmp_path_factory.mktemp("runs") / "translator", draw=False).path
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "text.txt").write_text("the cat sat on the mat. " * 40, encoding="utf8")
-    recipe = {
-        "data": {"corpus": "text", "train": [str(folder / "text.txt")], "unit": "file", "holdout": 0.2},
-        "tokenizer": {"kind": "character"},
-        "model": {**TINY, "kind": "decoder"},
-        "position": {"scheme": "rope"},
-        "batches": {"size": 4, "window": 17},
-        "training": FEW,
-    }
-    return train(recipe, folder / "writer", draw=False).path
 
 
 class Canary:
@@ -217,15 +194,15 @@ def command(verb: str, evil: Path, corpus: list[str]) -> list[str]:
     }[verb]
 
 
-def copy_of(run: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(run, folder / "evil"))
+def copy_of(run: Run, folder: Path) -> Path:
+    return Path(shutil.copytree(run.path, folder / "evil"))
 
 
 def asked(table: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(attack, verb) for attack, verbs in table.items() for verb in verbs]
 
 
-def run_verb(attack: str, verb: str, runs: tuple[Path, Path], bird: Canary, folder: Path) -> int:
+def run_verb(attack: str, verb: str, runs: tuple[Run, Run], bird: Canary, folder: Path) -> int:
     """Attack a copy of a run, run one verb over it, and look after the canary."""
     evil = copy_of(runs[verb == "generate"], folder)
     shutil.rmtree(evil / "checkpoints")
@@ -238,7 +215,7 @@ def run_verb(attack: str, verb: str, runs: tuple[Path, Path], bird: Canary, fold
 
 @pytest.mark.parametrize(("attack", "verb"), asked(VERBS))
 def test_no_verb_runs_what_lies_in_a_folder_or_asks_whether_to(
-    attack: str, verb: str, translator: Path, writer: Path, canary: Canary, tmp_path: Path, capsys: Capture
+    attack: str, verb: str, translator: Run, writer: Run, canary: Canary, tmp_path: Path, capsys: Capture
 ) -> None:
     assert run_verb(attack, verb, (translator, writer), canary, tmp_path) in (1, 2)
     told, _, said = capsys.readouterr().err.partition("clockhands: ")
@@ -248,12 +225,12 @@ def test_no_verb_runs_what_lies_in_a_folder_or_asks_whether_to(
 
 @pytest.mark.parametrize(("attack", "verb"), asked(HARMLESS))
 def test_what_is_hostile_and_not_needed_is_left_alone(
-    attack: str, verb: str, translator: Path, writer: Path, canary: Canary, tmp_path: Path, capsys: Capture
+    attack: str, verb: str, translator: Run, writer: Run, canary: Canary, tmp_path: Path, capsys: Capture
 ) -> None:
     assert run_verb(attack, verb, (translator, writer), canary, tmp_path) == 0
 
 
-def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path: Path) -> None:
+def test_the_api_runs_nothing_either(translator: Run, canary: Canary, tmp_path: Path) -> None:
     evil = copy_of(translator, tmp_path)
     evil_tokenizer(evil, canary)
     calls: list[Callable[[], Any]] = [
@@ -265,7 +242,7 @@ def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path:
         lambda: Tokenizers.load(evil),
         lambda: open_tokenizer(evil),
         lambda: open_subject(evil),
-        lambda: resume(evil, {"training.max_steps": 3}),
+        lambda: resume(evil, {"training.max_steps": 70}),
     ]
     for call in calls:
         with pytest.raises(ClockhandsError, match="brings its own code") as caught:
@@ -274,10 +251,10 @@ def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path:
         canary.sings()
 
 
-def test_a_target_tokenizer_is_looked_at_too(translator: Path, canary: Canary, tmp_path: Path) -> None:
+def test_a_target_tokenizer_is_looked_at_too(translator: Run, canary: Canary, tmp_path: Path) -> None:
     evil = copy_of(translator, tmp_path)
     (evil / "target").mkdir()
-    for path in translator.glob("tokenizer*"):
+    for path in translator.path.glob("tokenizer*"):
         shutil.copy(path, evil / "target")
     evil_tokenizer(evil / "target", canary)
     with pytest.raises(ClockhandsError, match=r"evil/target.*brings its own code"):
@@ -300,17 +277,17 @@ def test_no_script_of_a_data_set_is_run(layout: str, canary: Canary, tmp_path: P
 @pytest.mark.parametrize(
     "name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin", "adapter_model.bin"]
 )
-def test_no_pickle_of_a_checkpoint_is_run(name: str, translator: Path, canary: Canary, tmp_path: Path) -> None:
+def test_no_pickle_of_a_checkpoint_is_run(name: str, translator: Run, canary: Canary, tmp_path: Path) -> None:
     evil = copy_of(translator, tmp_path)
     last = Run(evil).checkpoints[-1]
     (last / name).write_bytes(pickle.dumps(canary))
     with pytest.raises(CheckpointError, match=name):
-        resume(evil, {"training.max_steps": 3})
+        resume(evil, {"training.max_steps": 70})
 
 
-def test_a_tokenizers_code_is_not_saved_into_a_run(translator: Path, tmp_path: Path) -> None:
+def test_a_tokenizers_code_is_not_saved_into_a_run(translator: Run, tmp_path: Path) -> None:
     """One of transformers' own classes beside code: it opens without the code, and a run of it opens again."""
-    shutil.copytree(translator, tmp_path / "theirs")
+    shutil.copytree(translator.path, tmp_path / "theirs")
     settings = {"auto_map": {"AutoTokenizer": ["evil.T", None]}, "tokenizer_class": "PreTrainedTokenizerFast"}
     change(tmp_path / "theirs" / "tokenizer_config.json", **settings)
     opened = open_tokenizer(tmp_path / "theirs")
@@ -420,16 +397,6 @@ def test_there_is_one_door(package: str) -> None:
                 assert given.get("use_safetensors") is True, f"{where} may open a pickle"
 
 
-def llama(folder: Path, **keys: Any) -> Path:
-    """A foreign checkpoint of two narrow layers, its configuration changed."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    LlamaForCausalLM(LlamaConfig(vocab_size=20, num_key_value_heads=2, **sizes)).save_pretrained(folder)
-    change(folder / "config.json", **keys)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -446,7 +413,8 @@ def test_a_foreign_configuration_is_judged_before_anything_is_built(
     keys: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     """By what looks inside and by what checks: one door for both."""
-    folder = llama(tmp_path, **keys)
+    folder = save_model(tmp_path / "theirs", "llama")
+    change(folder / "config.json", **keys)
     for opened in (lambda: open_subject(folder), lambda: clockhands.check(str(folder))):
         with pytest.raises(CheckpointError, match=message):
             opened()

@@ -43,7 +43,10 @@ def test_bars_are_means_with_intervals_and_1_has_its_name() -> None:
 
 ROTATED = "Shifting all positions by 1, 4, 16 and 64 changes nothing"
 RELATIVE = "There are no absolute positions to shift"
-ORDER = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
+ORDER, NO_ORDER = (
+    (Effect(PERMUTED, size_N, size_N), Effect(OTHERS_PERMUTED, size_N, None))
+    for size_N in (torch.ones(2), torch.zeros(2))
+)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,8 @@ def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: 
     reading = Reading(subject, _text(draw_ids()))
     said = _describe_shifts(reading, Interventions(ORDER, 1.0, 1.0), attends_by_distance=True)
     assert (f"{RELATIVE}: only distances matter." in said) == relative
+    blind = _describe_shifts(reading, Interventions(NO_ORDER, 1.0, 1.0), attends_by_distance=True)
+    assert (f"{RELATIVE}." in blind) == relative
     assert ("Its positions cannot be shifted from outside" in said) == (not relative)
     # BERT's can be in shorter windows; RoFormer takes no positions, so that no length of windows helps.
     assert ("in windows of this length" in said) == (name == "bert")
