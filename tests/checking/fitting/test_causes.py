@@ -12,6 +12,7 @@ from clockhands.checking.verdict.judge import run_checks
 from tests.checking.scratch.ports import scratch
 
 COUNTED, MASKED = "torch.arange(past, past + new", "mask[:, None, None, :].bool())"
+EXTENDED = "k, v = cache.extend(index, k, v)"
 ANGLE, ADDED = "at[:, None, :, None].float()", "scores = scores - ("
 STEP = "torch.arange(past {0} * (past > 0), past {0} * (past > 0) + new"
 
@@ -29,8 +30,25 @@ STEP = "torch.arange(past {0} * (past > 0), past {0} * (past > 0) + new"
             (ADDED, "scores = scores - (q.shape[2] > 1) * ("),
             "each decode step adds no bias by distance",
         ),
+        # The keys of the cache are rotated again in each step; a counter is 1 ahead after each chunk.
+        (
+            "rope",
+            "cache.steps",
+            (
+                EXTENDED,
+                EXTENDED + "; old = k.shape[2] - q.shape[2]; "
+                "k = torch.cat([self.rotate(k[:, :, :old], keys_at[:, :old]), k[:, :, old:]], 2)",
+            ),
+            "each decode step with the keys of its cache counts each position twice",
+        ),
+        (
+            "rope",
+            "cache.chunks",
+            (COUNTED, "torch.arange(past + past // 11, past + past // 11 + new"),
+            "each later chunk stands 1 to 2 too late",
+        ),
     ],
-    ids=["angles early", "rows late", "chunk from 0", "pads read", "no bias"],
+    ids=["angles early", "rows late", "chunk from 0", "pads read", "no bias", "keys again", "chunks late"],
 )
 def test_a_check_that_fails_says_where_the_tokens_stand(
     scheme: str, check: str, edit: tuple[str, str], said: str

@@ -225,18 +225,19 @@ class Case:
         for what, stood in sides.items():
             kept = real & ~stood.isnan()
             yield what, {name: x[kept] for name, x in {"stood": stood, **counted}.items()}
-        for earlier in self.calls if call.past else ():  # the one in which the keys of the cache were read last
-            if key not in earlier.reads or not torch.equal(earlier.ids_BT, call.ids_BT[:, : call.past]):
+        then = torch.full(call.ids_BT.shape, torch.nan, dtype=torch.float64, device=meant.device)
+        for earlier in self.calls:  # those in which the keys of the cache were new
+            if key not in earlier.reads or not torch.equal(earlier.ids_BT, call.ids_BT[:, : earlier.ids_BT.shape[1]]):
+                continue
+            if earlier.ids_BT.shape[1] > call.past:
                 continue
             before = earlier.reads[key]
-            b, j = (before.column_BJ >= 0).nonzero(as_tuple=True)
-            then = torch.full(call.ids_BT.shape, torch.nan, dtype=torch.float64, device=meant.device)
+            b, j = (before.column_BJ >= earlier.past).nonzero(as_tuple=True)
             then[b, before.column_BJ[b, j]] = before.stood_k_BJ[b, j]
-            at = read.column_BJ.clamp(min=0)
-            was, now = then.gather(1, at), read.stood_k_BJ
-            old = (read.column_BJ >= 0) & call.real_BT.gather(1, at) & ~(was.isnan() | now.isnan())
-            yield "with the keys of its cache", {"meant": was[old], "stood": now[old]}
-            return
+        at = read.column_BJ.clamp(min=0)
+        was, now = then.gather(1, at), read.stood_k_BJ
+        old = (read.column_BJ >= 0) & call.real_BT.gather(1, at) & ~(was.isnan() | now.isnan())
+        yield "with the keys of its cache", {"meant": was[old], "stood": now[old]}
 
     def _describe_seen(self, call: Call, read: Read) -> list[str]:
         """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""

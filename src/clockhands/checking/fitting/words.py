@@ -51,7 +51,12 @@ def describe_places(standing: Standing) -> str:
     moved = gap[gap.abs() > _SAME]
     if _same(moved, moved[:1]):
         return f"{_name_gap(moved[0])} in part"
-    at, wanted = (", ".join(map(_number, places[:5])) for places in (stood, meant))
+    if bool((moved > 0).all()) or bool((moved < 0).all()):
+        least, largest = (_number(size) for size in moved.abs().aminmax())
+        part = " in part" if len(moved) < len(gap) else ""
+        return f"stands {least} to {largest} too {'late' if moved[0] > 0 else 'early'}{part}"
+    wrong = gap.abs() > _SAME
+    at, wanted = (", ".join(map(_number, places[wrong][:5])) for places in (stood, meant))
     return f"stands at {at} ..., not at {wanted} ..."
 
 

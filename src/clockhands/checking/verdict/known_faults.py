@@ -48,7 +48,8 @@ def mask_calls(subject: Subject) -> list[_MaskCall]:
     ids = subject.tokens(1, 8)
     positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
     makers = [name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name)]
-    homes = {sys.modules[type(module).__module__] for module in _modules(subject)}
+    # A class of a file that was run by hand may be in no module that is known.
+    homes = {sys.modules.get(type(module).__module__) for module in _modules(subject)}
     with contextlib.ExitStack() as stack:
         for home in homes:
             for name in makers:
