@@ -154,7 +154,7 @@ def test_randomised_with_a_fixed_length_is_the_same_token_by_token() -> None:
 
 @pytest.mark.parametrize(("name", "transform"), [("maximum", Randomised(4)), ("length", Randomised(40, length=4))])
 def test_randomised_refuses_what_does_not_fit(name: str, transform: Randomised) -> None:
-    with pytest.raises(PositionError, match=rf"5 positions cannot .* raise randomised.{name}"):
+    with pytest.raises(PositionError, match=rf"5 positions do not fit .* raise randomised.{name}"):
         transform(positions.count_up(1, 5))
 
 
@@ -215,7 +215,7 @@ def test_random_floats_are_sorted_uniform_draws_that_fill_the_range() -> None:
     fixed = RandomFloat(maximum=10.0, length=6, seed=3)
     assert torch.equal(fixed(pos), fixed(positions.count_up(1, 6))[:, :4]), "a token at a time is the same"
     assert not torch.equal(fixed(pos), RandomFloat(maximum=10.0, length=6, seed=4)(pos))
-    with pytest.raises(PositionError, match=r"7 positions do not fit 6 draws; raise random-float.length"):
+    with pytest.raises(PositionError, match=r"7 positions do not fit 6 draws out of 10.0; raise random-float.length"):
         fixed(positions.count_up(1, 7))
 
 

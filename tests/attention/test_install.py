@@ -15,13 +15,14 @@ from transformers import (
     AutoModelForMaskedLM,
     BloomConfig,
     BloomForCausalLM,
+    DynamicCache,
     StaticCache,
     T5Config,
     T5ForConditionalGeneration,
 )
 
 import clockhands
-from clockhands.attention import install, record
+from clockhands.attention import install, list_installed, record
 from clockhands.errors import UsageError
 from clockhands.schemes import (
     Alibi,
@@ -60,11 +61,12 @@ def tokens(rows: int = 2, length: int = 12) -> Tensor:
     return torch.randint(3, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(1))
 
 
-def build(family: str, **more: Any) -> Any:
+def build(family: str, auto: Any = AutoModelForCausalLM, **more: Any) -> Any:
     """A tiny model with random weights, loud enough that positions matter."""
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **{**SIZES, **more})
-    model = AutoModelForCausalLM.from_config(config).eval()
+    sizes = {k: v for k, v in SIZES.items() if family != "bert" or k not in ("head_dim", "num_key_value_heads")}
+    config = AutoConfig.for_model(family, **{**sizes, **more})
+    model = auto.from_config(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -174,6 +176,24 @@ def test_layers_that_are_not_named_stay_as_they_are() -> None:
     assert model.config._attn_implementation == "eager"
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointed_layers_are_computed_again_where_their_own_tokens_stood(reentrant: bool) -> None:
+    """Two passes with other positions and masks, and one backward pass for both, as in preference training."""
+    model, ids, gradients = build("llama"), tokens(), []
+    mask, model = torch.ones_like(ids), model.train()
+    mask[0, :4] = 0
+    model.enable_input_require_grads()
+    with install(model, Alibi(HEADS)):
+        for on in (False, True):
+            if on:
+                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+            passes = ({"attention_mask": mask}, {"position_ids": 3 * torch.arange(12)[None]})
+            sum(model(ids, use_cache=False, **arguments).logits.logsumexp(-1).sum() for arguments in passes).backward()
+            gradients.append(model.model.layers[0].self_attn.q_proj.weight.grad.clone())
+            model.zero_grad()
+    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-4, rtol=1e-4)
+
+
 def test_gradients_reach_the_model_and_the_scheme() -> None:
     model, scheme = build("llama"), Alibi(HEADS, learned=True)
     with install(model, scheme):
@@ -198,17 +218,20 @@ def test_positions_that_are_given_are_those_that_schemes_read() -> None:
     with install(model, Alibi(HEADS)):
         plain = model(ids).logits
         shifted = model(ids, position_ids=torch.arange(12)[None] + 7).logits
-        doubled = model(ids, position_ids=2 * torch.arange(12)[None]).logits
+        double = 2 * torch.arange(12)[None]
+        doubled, cache = model(ids, position_ids=double).logits, DynamicCache(config=model.config)
+        model(ids[:, :7], position_ids=double[:, :7], past_key_values=cache)
+        step = model(ids[:, 7:], position_ids=double[:, 7:], past_key_values=copy.deepcopy(cache)).logits
     torch.testing.assert_close(plain, shifted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(step, doubled[:, 7:], atol=1e-4, rtol=1e-4)  # the cache keeps where its tokens stand
     assert (plain - doubled).abs().max() > 1e-3
+    with install(model, NoPosition()), pytest.raises(UsageError, match=r"7 tokens that were read without .*new cache"):
+        model(ids[:, 7:], past_key_values=cache)
 
 
 @torch.no_grad()
 def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
-    torch.manual_seed(0)
-    sizes = {key: value for key, value in SIZES.items() if key not in ("head_dim", "num_key_value_heads")}
-    config = AutoConfig.for_model("bert", **sizes)
-    model, ids = AutoModelForMaskedLM.from_config(config).eval(), tokens()
+    model, ids = build("bert", auto=AutoModelForMaskedLM), tokens()
     expected = model(ids).logits
     with install(model, NoPosition()):
         torch.testing.assert_close(model(ids).logits, expected, atol=1e-5, rtol=1e-5)
@@ -225,8 +248,22 @@ def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
         (lambda model: install(model, Forgetting(64, HEADS)), "Forgetting acts on the input of each layer"),
         (lambda model: install(model, RoPE(WIDTH), rotary="keep"), "would rotate them again; set rotary='off'"),
         (lambda model: install(model, PoPE(HEADS, WIDTH)), "PoPE makes queries and keys wider"),
-        (lambda model: install(model, Alibi(HEADS), layers=[4]), r"layers are \[4\], and .* attention layers 0 to 3"),
+        (
+            lambda model: install(model, Alibi(HEADS), layers=[4]),
+            r"layers are \[4\], and .* attention layers \[0, 1, 2, 3\]",
+        ),
         (lambda model: install(model, "alibi"), "takes a scheme that is made"),
+        (lambda model: install("llama", Alibi(HEADS)), "takes a model of transformers that is loaded, .* given str"),
+        (lambda model: install(model, Alibi(HEADS), layers=[True, False]), r"layers are \[True, False\]"),
+        (lambda model: install(model, Alibi(HEADS), layers=[]), r"layers are \[\], and .* \[0, 1, 2, 3\]"),
+        (
+            lambda model: install(build("bert", auto=AutoModelForMaskedLM), Alibi(HEADS)),
+            "BertForMaskedLM reads in both",
+        ),
+        (
+            lambda model: install(build("recurrent_gemma"), Alibi(HEADS)),
+            "rotates by itself, which cannot be undone",
+        ),
         (lambda model: install(model, Alibi(HEADS), rotary="on"), "rotary is 'on', but must be 'keep' or 'off'"),
         (
             lambda model: install(
@@ -258,7 +295,7 @@ def test_another_attention_set_in_the_meantime_does_not_drop_the_scheme_in_silen
     model = build("llama")
     with install(model, Alibi(HEADS)):
         model.set_attn_implementation("sdpa")
-        with pytest.raises(UsageError, match="has been set to 'sdpa' since, which does not know it"):
+        with pytest.raises(UsageError, match=r"has been set to .sdpa. since, which does not know .*Alibi"):
             model(tokens())
 
 
@@ -354,7 +391,66 @@ def test_every_layer_is_recorded_with_what_is_installed() -> None:
 
 @torch.no_grad()
 def test_sinks_and_limited_logits_are_not_dropped_in_silence() -> None:
-    for family, what in (("gpt_oss", "sinks of its own"), ("gemma2", "limits its logits")):
-        model = build(family)
+    own = {"gpt_oss": "sinks of its own", "gemma2": "limits its logits", "inkling_text": "adds a bias of its own"}
+    for family, what in own.items():
+        model = build(family, **({"layer_types": ["full_attention"] * LAYERS} if "inkling" in family else {}))
         with install(model, NoPosition(), rotary="keep"), pytest.raises(UsageError, match=what):
             model(tokens())
+
+
+class Wrapper(torch.nn.Module):
+    """What holds a model, as PEFT does."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.base_model = model
+
+
+@torch.no_grad()
+def test_a_wrapped_model_has_the_scheme_and_tells_its_weights() -> None:
+    model, ids = build("llama"), tokens()
+    with install(Wrapper(model), Alibi(HEADS)):
+        first = model(ids, output_attentions=True).attentions[0]
+        torch.testing.assert_close(first.sum(-1), torch.ones(2, HEADS, 12))
+        assert model(ids, use_cache=True, return_dict=False)[1].get_seq_length() == 12
+
+
+OTHERS = [
+    "opt:causal", "bart:causal", "longcat_flash:causal", "hrm_text:causal", "phi4_multimodal:causal",
+    "qwen2_vl:causal", "exaone4_5:causal", "idefics2:causal", "qwen4_exp_text:causal", "gpt2:causal", "bert:masked",
+]  # fmt: skip
+"""Architectures of other builds: a stack inside, two attentions a layer, cross-attention, parts that read images."""
+
+
+@needs_workbench
+@pytest.mark.parametrize("name", OTHERS)
+@torch.no_grad()
+def test_an_architecture_of_another_build_has_the_scheme_in_every_layer(name: str) -> None:
+    from clockhands.checking.models.tiny import build_model, find, tiny_config
+
+    (build,) = (build for build in find(name) if not build.variant)
+    model = build_model(tiny_config(build), build.task)
+    ids = torch.randint(10, 80, (2, 12), generator=torch.Generator().manual_seed(1))
+    mask, expected = torch.ones_like(ids), model(ids).logits
+    mask[0, :4] = 0
+    counts: list[int] = []
+    with (
+        install(model, NoPosition(), rotary="keep"),
+        record(lambda attention: counts.append(attention.q_BHSK.shape[1])),
+    ):
+        torch.testing.assert_close(model(ids).logits, expected, atol=1e-5, rtol=1e-5)
+        layers = list(list_installed(model))
+    for layer in layers:
+        with install(model, Window(counts[0], left=1), rotary="keep", layers=[layer]):
+            assert (model(ids).logits - expected).abs().max() > 1e-4
+    if build.task == "causal":
+        options = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+        with install(model, Alibi(counts[0]), rotary="keep"):
+            texts = [model.generate(ids, use_cache=cached, eos_token_id=None, **options) for cached in (True, False)]
+        assert torch.equal(*texts)
+    if getattr(model.config.get_text_config(), "rope_parameters", None) is not None:
+        positions = torch.arange(12).expand(2, -1)
+        with install(model, NoPosition()):
+            near, far = (model(ids, attention_mask=mask, position_ids=n * positions).logits for n in (1, 3))
+        torch.testing.assert_close(near, far, atol=1e-5, rtol=1e-5)  # nothing tells where the tokens stand
+    torch.testing.assert_close(model(ids).logits, expected, atol=0, rtol=0)

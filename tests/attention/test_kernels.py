@@ -490,4 +490,4 @@ def test_fewer_heads_of_keys_serve_groups_of_query_heads(name: str) -> None:
     wanted = attend(scheme, q, *whole, where, where, causal=True)
     torch.testing.assert_close(attend(scheme, q, k, v, where, where, causal=True), wanted)
     with pytest.raises(UsageError, match="6 heads of queries cannot share 4 heads of keys or values"):
-        attend(scheme, q, torch.randn(2, 4, length, 8), v, where, where)
+        attend(scheme, q, torch.randn(2, 4, length, 8), v, where, where, causal=True)

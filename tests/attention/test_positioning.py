@@ -114,6 +114,17 @@ def test_positions_of_one_axis_are_those_of_all_texts() -> None:
     torch.testing.assert_close(Positioning(Sinusoidal(WIDTH)).embed(x, pos), Sinusoidal(WIDTH).encode(both))
 
 
+@pytest.mark.parametrize("name", ["path", "selective-rope", "carope", "repo", "forgetting"])
+@torch.no_grad()
+def test_one_row_of_positions_serves_all_texts_and_a_cache_too(name: str) -> None:
+    stack, pos = Stack(make(name, {})), torch.arange(LENGTH)
+    x, cache = torch.randn(2, LENGTH, WIDTH), Cache()
+    whole = stack(x, pos.expand(2, -1))
+    torch.testing.assert_close(stack(x, pos), whole)
+    steps = [stack(x[:, :4], pos[:4], cache), stack(x[:, 4:], pos[4:].expand(2, -1), cache)]
+    torch.testing.assert_close(torch.cat(steps, 1), whole, atol=2e-5, rtol=1e-4)
+
+
 def test_layers_have_the_schemes_that_they_are_given() -> None:
     stack = Positioning([RoPE(HEAD_DIM), NoPosition()])
     assert isinstance(stack.get_scheme(1), NoPosition)

@@ -19,12 +19,14 @@ from clockhands.schemes import (
     CATALOGUE,
     Alibi,
     Composition,
+    CoPE,
     RePo,
     RoPE,
     Scheme,
     Shaw,
     Sinusoidal,
     SSMax,
+    StickBreaking,
     T5Bias,
     Temperature,
     Window,
@@ -60,6 +62,38 @@ def cached(pos: Any, *steps: Tensor) -> Any:
 
 
 MISTAKES: list[tuple[Any, str]] = [
+    (tried(RoPE(16), mask=torch.ones(10, 10).tril()), r"zeros and ones as floats, which would be added.*mask.bool\(\)"),
+    (tried(RoPE(16), mask=torch.ones(10, 10).bool().to_sparse()), "mask is torch.sparse_coo, .* and dense"),
+    (tried(RoPE(16), heads().to_sparse()), "q is a nested or sparse tensor, but must be dense"),
+    (tried(RoPE(16), k=heads(count=0)), "q has 4 heads, and k 0, v 0; project keys and values too"),
+    (tried(RoPE(64), heads(0), POS[:0]), "RoPE was made for heads of 64 channels, and these have 16"),
+    (tried("rope", heads(0), POS[:0]), "'rope' is a name"),
+    (tried(Alibi(4)), r"keys up to the query alone.*pass causal=True or a mask; .*Alibi\(..., causal=False\)"),
+    (tried(T5Bias(4, 64)), "T5Bias is defined for keys up to the query alone"),
+    (tried(StickBreaking()), "StickBreaking is defined for keys up to the query alone, .* pass causal=True or a mask$"),
+    (lambda: Positioning(RoPE(16))(heads()), r"not called itself: write position.embed\(x, pos\)"),
+    (lambda: Positioning([RoPE(16)] * 2).get_scheme("0"), "for 2 layers, counted from 0, and none for '0'"),  # type: ignore[arg-type]
+    (
+        lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10, 64), POS[:1].expand(3, -1)),
+        r"makes vectors \[3, 10, 64\], and embeddings are \[2, 10, 64\]",
+    ),
+    (
+        lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10).long(), POS),
+        r"embeddings are \[2, 10\] of torch.int64, but must be floats \[batch, tokens, width\]",
+    ),
+    (
+        lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(1, 10, 64)),
+        r"x is \[1, 10, 64\], and q \[2, 4, 10, 16\]; x is the input from which q was projected",
+    ),
+    (
+        lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=None),
+        "from the input of the layer: pass it as x=",
+    ),
+    (lambda: positions.count_up(2, -3), "takes the number of texts and of tokens, and was given 2 and -3"),
+    (lambda: positions.count_up(2.0, 3), "was given 2.0 and 3"),  # type: ignore[arg-type]
+    (lambda: positions.count_from_mask(torch.tensor([[-1e9, 0.0]])), r"mask of tokens is \[1, 2\] of torch.float32"),
+    (lambda: positions.count_from_mask(torch.ones(2, 1, 3, 3).bool()), r"is \[2, 1, 3, 3\].*at tokens: \[batch, tok"),
+    (lambda: positions.count_from_mask([[1, 0]]), r"mask of tokens is \[\[1, 0\]\], but must be true or 1"),  # type: ignore[arg-type]
     (tried(RoPE(64)), "RoPE was made for heads of 64 channels, and these have 16; set head_dim=16"),
     (lambda: RoPE(64).rotate(heads(), heads(), POS, POS), "64 channels of each head are to be rotated, .* have 16"),
     (tried(RoPE(16), heads(2, 10, 4, 16)), r"positions of queries are \[2, 10\].*pass q.transpose\(1, 2\)"),
@@ -274,6 +308,14 @@ def test_no_key_gives_zeros_shapes_alone_a_shape_and_torch_func_the_gradient(nam
     one = pos[:1]
     rows = torch.func.vmap(lambda q: attend(scheme, q[None], q[None], q[None], one, one, causal=True)[0])(q)
     torch.testing.assert_close(rows, run(q), atol=2e-5, rtol=1e-4)
+
+
+def test_a_logit_that_is_no_number_comes_out_where_it_belongs() -> None:
+    """CoPE looks its counts up, and NaN has no index; an accelerator would stop at it."""
+    q = heads()
+    q[0, 0, 3, 0] = math.nan
+    out = attend(CoPE(16), q, heads(), heads(), POS, POS, causal=True)
+    assert out.isnan().any(-1).nonzero().tolist() == [[0, 0, 3]]
 
 
 def test_tiles_refuse_a_gradient_of_their_gradient() -> None:

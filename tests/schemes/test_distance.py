@@ -18,7 +18,7 @@ def test_three_texts_at_the_same_positions_have_the_bias_of_each_alone() -> None
     shared = torch.arange(5)[None].expand(3, -1)
     expected = scheme.bias(AttentionInputs(q, k, shared.contiguous(), shared.contiguous()))
     torch.testing.assert_close(scheme.bias(AttentionInputs(q, k, shared, shared)).expand_as(expected), expected)
-    attended = [attend(scheme, q, k, k + 1, at, at) for at in (shared, shared.contiguous())]
+    attended = [attend(scheme, q, k, k + 1, at, at, causal=True) for at in (shared, shared.contiguous())]
     torch.testing.assert_close(*attended)
 
 

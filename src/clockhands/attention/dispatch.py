@@ -27,9 +27,11 @@ from clockhands.attention.request import (
     GivenKeyPositions,
     GivenPositions,
     Mask,
+    check_inputs,
     make_request,
 )
 from clockhands.schemes.composition_rules import AFTER_ROTATE
+from clockhands.schemes.position_checks import check_position_tensor
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -89,8 +91,20 @@ def attend(
     do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
     and ``locate``, which ``Positioning`` calls.
     """
-    four_axes = isinstance(q_BHSK, Tensor) and isinstance(k_BHTK, Tensor) and q_BHSK.dim() == k_BHTK.dim() == 4
-    if four_axes and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel())):
+    if (
+        isinstance(q_BHSK, Tensor)
+        and isinstance(k_BHTK, Tensor)
+        and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel()))
+    ):
+        check_inputs(
+            scheme,
+            q_BHSK,
+            k_BHTK,
+            v_BHTK,
+            check_position_tensor(qpos, "positions"),
+            check_position_tensor(kpos, "positions"),
+            rotated,
+        )
         # No query, no key, or shapes alone; sums of nothing keep the result in the graph of all three.
         nothing = 0 * (q_BHSK.sum() + k_BHTK.sum() + v_BHTK.sum())
         return q_BHSK.new_zeros(*q_BHSK.shape[:3], v_BHTK.shape[-1]) + nothing

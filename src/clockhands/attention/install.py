@@ -7,17 +7,20 @@ giving the layers the cosine 1 and the sine 0. Masks, caches and projections sta
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 import re
+import sys
 from collections.abc import Collection
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
 from clockhands.attention.dispatch import attend
-from clockhands.errors import MissingPackageError, UsageError
+from clockhands.attention.reference import attend_reference
+from clockhands.errors import MissingPackageError, UsageError, show_value
 from clockhands.positions import count_from_mask
 from clockhands.schemes.absolute.none import NoPosition
 from clockhands.schemes.scheme import Scheme
@@ -26,20 +29,32 @@ from clockhands.shapes import Tensor
 NAME = "clockhands-installed"
 """The name under which our attention function is registered with transformers."""
 _MARK = "_clockhands_installed"
-"""An attribute of the attention layers of models in which something is installed: what is in the layer, or None.
+"""An attribute of the stack and of the attention layers of a model in which something is installed, and of its caches.
 
-It is a tuple, in which no module registers a scheme: what is saved is the model as it was. A copy of a model copies it,
-and has a scheme of its own.
+Of a layer it is what is installed there, or None, in a tuple, in which no module registers a scheme: what is saved is
+the model as it was. A copy of a model copies it, and has a scheme of its own.
 """
-_BEFORE = "_clockhands_before"
-"""An attribute of such models: how they computed their attention before the first scheme was installed."""
+_PLACES = "clockhands_places"
+"""The argument by which the layers of a forward pass are told where its tokens stand."""
+_ALWAYS = {
+    "module", "query", "key", "value", "attention_mask", "scaling", "dropout", "is_causal", "kwargs",
+    "sliding_window", "deterministic",
+}  # fmt: skip
+"""What attention functions of transformers are given that changes nothing here: the mask has the window in it."""
+_EXTRAS = {
+    "softcap": "limits its logits by a hyperbolic tangent", "s_aux": "has sinks of its own",
+    "sinks": "has sinks of its own", "position_bias": "adds a bias of its own to its logits",
+}  # fmt: skip
+"""What some are given that changes the result, in words."""
+_NUMBERS = itertools.count()
+"""Numbers of what is installed, by which a cache knows under which schemes it was filled."""
 
 
-class _Layer(NamedTuple):
-    """A scheme in one attention layer, and the installation that knows where the tokens stand."""
+class _Places(NamedTuple):
+    """Where the tokens of one forward pass stand, [B or 1, tokens], those in the cache too, and whether it has one."""
 
-    scheme: Scheme
-    installed: Installed
+    counted: Tensor
+    cached: bool
 
 
 def install(
@@ -61,12 +76,12 @@ def install(
     ``save_pretrained`` writes is the model as it was. Several schemes may be installed in different layers.
 
     Args:
-        model: a model of transformers.
+        model: a model of transformers, or what wraps one (PEFT, ``torch.compile``).
         scheme: made for its heads; it is moved to the model's device.
         rotary: ``off``: the model's own rotation is undone in these layers, and the scheme takes its place; ``keep``:
             it stays, and the scheme, which must not rotate too, acts beside it. For a model that has none they are the
-            same.
-        layers: indices of layers, from 0; None: all.
+            same: a table or a temperature of its own stays.
+        layers: indices of layers, from 0; None: all that have attention.
 
     Raises UsageError for a model or a scheme with which that is not possible, with the reason.
     """
@@ -77,149 +92,195 @@ class Installed:
     """A scheme in a model (``install``). ``remove`` takes it out, as does the end of a ``with`` block."""
 
     def __init__(self, model: Any, scheme: Scheme, rotary: str, layers: Collection[int] | None) -> None:
-        _check(model, scheme, rotary)
-        self.model, self.scheme, self.rotary = model, scheme, rotary
-        self.whole = _find_stack(model)
-        attentions = _list_attentions(self.whole)
-        indices = set(attentions) if layers is None else set(layers)
-        if not attentions or not indices <= set(attentions):
-            known = f"0 to {max(attentions)}" if attentions else "none"
-            raise UsageError(
-                f"layers are {sorted(indices)}, and {type(model).__name__} has the attention layers {known}"
-            )
-        chosen = {layer: attentions[layer] for layer in sorted(indices)}
-        taken = [layer for layer, module in chosen.items() if getattr(module, _MARK, None)]
+        self.model, self.scheme, self.rotary, self.number = _find_model(model), scheme, rotary, next(_NUMBERS)
+        self.stack = _find_stack(self.model)
+        _check(self.model, self.stack, scheme, rotary)
+        attentions = _list_attentions(self.stack)
+        wanted = list(attentions if layers is None else layers if isinstance(layers, Collection) else [layers])
+        if not wanted or not all(type(layer) is int and layer in attentions for layer in wanted):
+            name = type(self.model).__name__
+            raise UsageError(f"layers are {show_value(wanted)}, and {name} has the attention layers {list(attentions)}")
+        indices = sorted(set(wanted))
+        taken = [layer for layer in indices if any(_read_mark(module) for module in attentions[layer])]
         if taken:
             raise UsageError(f"a scheme is installed in layers {taken} already; take it out first, or choose others")
-        scheme.to(next(model.parameters()).device)
-        self._positions: _Standing | None = None
-        self._hooks = [self.whole.register_forward_pre_hook(self._note_positions, with_kwargs=True)]
-        for module in chosen.values():
-            if rotary == "off" and "position_embeddings" in inspect.signature(module.forward).parameters:
-                self._hooks.append(module.register_forward_pre_hook(_undo_rotation, with_kwargs=True))
-        for module in attentions.values():
-            own = _Layer(scheme, self) if module in chosen.values() else getattr(module, _MARK, None)
-            setattr(module, _MARK, own)
-        self._modules = list(chosen.values())
-        _use_our_attention(model)
-
-    def _note_positions(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Keep where the tokens of this forward pass stand, which attention layers are not told.
-
-        Raises UsageError where the model has been given another attention since, which would not know the scheme.
-        """
-        now = cast(Any, self.whole).config._attn_implementation
-        if now != NAME:
-            names = f"{type(self.scheme).__name__} is installed in {type(self.model).__name__}"
-            raise UsageError(
-                f"{names}, whose attention has been set to {now!r} since, which does not know it; take the scheme out "
-                f"first"
-            )
-        arguments = inspect.signature(module.forward).bind_partial(*args, **named).arguments
-        self._positions = _Standing(arguments)
-
-    def compute(self, scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any) -> Tensor:
-        """Compute the attention of a layer with its scheme: [B, H, S, Kv]."""
-        if self._positions is None:
-            raise UsageError(f"{type(self.model).__name__} runs its layers without {type(self.whole).__name__}")
-        qpos, kpos = self._positions.find(q.shape[2], k.shape[2], q.device)
-        return attend(scheme, q, k, v, qpos, kpos, mask, **options)
+        self._modules, self._hooks = [module for layer in indices for module in attentions[layer]], []
+        if rotary == "off" and _rotates(self.model):
+            for module in self._modules:
+                _check_rotation(module)
+            self._hooks = [
+                module.register_forward_pre_hook(_undo_rotation, with_kwargs=True) for module in self._modules
+            ]
+        device = next(self.model.parameters()).device
+        if device.type != "meta":
+            scheme.to(device)
+        if not hasattr(self.stack, _MARK):
+            setattr(self.stack, _MARK, _Watch(self.model, self.stack))
+        for module in self._modules:
+            setattr(module, _MARK, (self,))
 
     def remove(self) -> None:
         """Take the scheme out, so that the model is as it was."""
         for hook in self._hooks:
             hook.remove()
         for module in self._modules:
-            setattr(module, _MARK, None)
-        attentions = list(_list_attentions(self.whole).values())
-        if self._modules and not any(getattr(module, _MARK, None) for module in attentions):
-            self.model.set_attn_implementation(getattr(self.model, _BEFORE))
-            delattr(self.model, _BEFORE)
-            for module in attentions:
-                delattr(module, _MARK)
+            setattr(module, _MARK, (None,))
+        watch = getattr(self.stack, _MARK, None)
+        if self._modules and watch is not None and not watch.list_installed():
+            watch.remove()
         self._hooks, self._modules = [], []
 
     def __enter__(self) -> Installed:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *fault: object) -> None:
         self.remove()
 
     def __repr__(self) -> str:
         return f"Installed({self.scheme!r} in {len(self._modules)} layers of {type(self.model).__name__})"
 
 
-class _Standing:
-    """Where the tokens of one forward pass stand, those in the cache too."""
+class _Watch:
+    """A stack in whose layers something is installed: its attention is ours, and it tells them where tokens stand."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    def __init__(self, model: Any, stack: Any) -> None:
+        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+        self.stack, self.modules = stack, _list_all_attentions(stack)
+        self.places: _Places | None = None
+        # What reads images beside the stack has a configuration of its own, and keeps its attention.
+        configs = {id(config): config for config in (model.config, stack.config)}.values()
+        self.before = [(config, config._attn_implementation) for config in configs]
+        for config, _ in self.before:
+            config._attn_implementation_internal = NAME
+        for module in self.modules:
+            setattr(module, _MARK, (None,))
+        self.hooks = [
+            stack.register_forward_pre_hook(self.note_places, with_kwargs=True),
+            stack.register_forward_hook(self.note_cache, with_kwargs=True),
+        ]
+
+    def list_installed(self) -> list[Installed]:
+        """Return what is installed, once each, in the order of the layers."""
+        return list(dict.fromkeys(filter(None, map(_read_mark, self.modules))))
+
+    def remove(self) -> None:
+        """Give the model its own attention back."""
+        for hook in self.hooks:
+            hook.remove()
+        for config, name in self.before:
+            if config._attn_implementation == NAME:
+                config._attn_implementation_internal = name
+        for module in (*self.modules, self.stack):
+            delattr(module, _MARK)
+
+    def note_places(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Find where the tokens of this forward pass stand, and hand it to the layers.
+
+        Raises UsageError where the model has been given another attention since, which would not know the scheme.
+        """
+        now = stack.config._attn_implementation
+        if now != NAME:
+            names = self.list_installed()
+            raise UsageError(f"attention has been set to {now!r} since, which does not know {names}; take it out first")
+        self.places = self.find_places(_bind(stack, args, named))
+        if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(stack.forward).parameters.values()):
+            named = {**named, _PLACES: self.places}
+        return args, named
+
+    def find_places(self, arguments: dict[str, Any]) -> _Places:
+        """Return where the tokens stand that a forward pass with these arguments reads, those in its cache too.
+
+        Without ``position_ids`` tokens count from the first column, as in transformers. Of a cache it is known from the
+        passes that filled it; the compiler, which cannot keep it, counts again from the mask.
+        Raises UsageError for a cache that was filled without what is installed now.
+        """
         tokens = arguments.get("input_ids")
         tokens = arguments.get("inputs_embeds") if tokens is None else tokens
-        # The cache is called ``cache`` from transformers 5.24 on.
-        named = {**arguments.get("kwargs", {}), **arguments}
-        cache = next((named[name] for name in ("cache", "past_key_values") if named.get(name) is not None), None)
-        self.past = int(cache.get_seq_length()) if cache is not None else 0
-        mask = arguments.get("attention_mask")
-        self.mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        if tokens is None:
+            raise UsageError(f"{type(self.stack).__name__} was given no tokens as input_ids or inputs_embeds")
+        cache = _find_cache(arguments)
+        past = int(cache.get_seq_length()) if cache is not None else 0
         own = arguments.get("position_ids")
-        if isinstance(own, Tensor) and own.dim() != 2:
-            raise UsageError(
-                f"position_ids are {list(own.shape)}, and an installed scheme reads one axis: [rows, tokens]"
-            )
-        self.own = own if isinstance(own, Tensor) else None
-        self.new = 0 if tokens is None else tokens.shape[1]
+        if not isinstance(own, Tensor):
+            own = torch.arange(past, past + tokens.shape[1])
+        if own.dim() == 3:
+            own = self._join_axes(own[1:] if len(own) == 4 else own)  # of four the first makes masks
+        own = (own[None] if own.dim() == 1 else own).to(tokens.device)
+        if not past:
+            return _Places(own, cache is not None)
+        if torch.compiler.is_compiling():
+            mask, total = arguments.get("attention_mask"), past + tokens.shape[1]
+            if isinstance(mask, Tensor) and mask.dim() == 2 and mask.shape[1] >= total:
+                return _Places(count_from_mask(mask[:, :total].to(tokens.device)), True)
+            return _Places(own[:, :1] - past + torch.arange(total, device=tokens.device), True)
+        known, installed = getattr(cache, _MARK, (None, []))
+        if known is None or installed != [entry.number for entry in self.list_installed()] or known.shape[1] < past:
+            names = self.list_installed()
+            raise UsageError(f"the cache holds {past} tokens that were read without {names}; begin with a new cache")
+        rows = max(len(known), len(own))
+        if rows % len(known) or rows % len(own):
+            raise UsageError(f"the cache was filled for {len(known)} texts, and this pass reads {len(own)}")
+        known, own = (x.repeat_interleave(rows // len(x), 0) for x in (known[:, :past].to(own), own))
+        return _Places(torch.cat([known, own], 1), True)
 
-    def find(self, queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return positions of queries [B, S] and keys [B, T]. Raises UsageError where those of the cache are not known.
+    def _join_axes(self, own: Tensor) -> Tensor:
+        """Return positions [B, S] of several axes [A, B, S] that are all alike, as those of text are."""
+        if not torch.compiler.is_compiling() and bool((own != own[:1]).any()):
+            shape = list(own.shape)
+            raise UsageError(f"position_ids are {shape} with axes that differ, and an installed scheme reads one")
+        return own[0]
 
-        Without ``position_ids`` tokens count from the first column, as in transformers; with them, from the first
-        token that the mask shows. A window's cache holds the last tokens alone, a static one has empty places behind.
-        """
-        total = self.past + queries
-        counted = torch.arange(total, device=device)[None]
-        if self.own is not None:
-            own = self.own.to(device)
-            if not self.past:
-                counted = own
-            elif self.mask is not None and self.mask.shape[1] >= total:
-                real = self.mask[:, :total].to(device)
-                counted = count_from_mask(real)
-                if not bool(((counted[:, self.past :] == own) | (real[:, self.past :] == 0)).all()):
-                    raise UsageError(
-                        "position_ids of the new tokens do not go on from the attention_mask, so that the positions of "
-                        "the cached tokens are not known; give no position_ids, or no cache"
-                    )
-            else:
-                counted = own[:, :1] - self.past + counted
-        qpos = counted[:, total - queries :]
-        if keys > total:
-            return qpos, torch.nn.functional.pad(counted, (0, keys - total))
-        return (qpos, counted) if keys == total else (qpos, counted[:, total - keys :])
+    def note_cache(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+        """Keep at the cache where its tokens stand, and under which schemes they were read."""
+        if torch.compiler.is_compiling() or self.places is None:
+            return
+        made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
+        for cache in (_find_cache(_bind(stack, args, named)), *made):
+            if hasattr(cache, "get_seq_length"):
+                setattr(cache, _MARK, (self.places.counted, [entry.number for entry in self.list_installed()]))
 
 
-def _check(model: Any, scheme: Scheme, rotary: str) -> None:
+def _find_model(model: Any) -> Any:
+    """Return the model of transformers, which PEFT, the compiler or a model of one's own may have wrapped."""
+    try:
+        from transformers import PreTrainedModel
+    except ModuleNotFoundError as fault:
+        raise MissingPackageError("clockhands.attention.install", "transformers") from fault
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    inner = next((module for module in modules if isinstance(module, PreTrainedModel)), None)
+    if inner is None:
+        raise UsageError(f"install takes a model of transformers that is loaded, and was given {type(model).__name__}")
+    return inner
+
+
+def _check(model: Any, stack: Any, scheme: Scheme, rotary: str) -> None:
     """Refuse what cannot be installed, with the reason."""
     name, kind = type(model).__name__, type(scheme).__name__
     if not isinstance(scheme, Scheme):
         raise UsageError(f"install takes a scheme that is made, such as Alibi(32), and was given {kind}")
-    if rotary not in ("keep", "off"):
-        raise UsageError(f"rotary is {rotary!r}, but must be 'keep' or 'off'")
-    if not getattr(type(model), "_can_set_attn_implementation", lambda: False)():
-        raise UsageError(
-            f"{name} does not run through the attention interface of transformers, so that no scheme can be installed"
-        )
-    if model.config.is_encoder_decoder:
-        raise UsageError(f"{name} has an encoder and a decoder, and install knows models of one stack")
-    hooks = scheme.active_hooks()
-    if hooks & {"encode", "locate"}:
-        where = "at the embedding" if "encode" in hooks else "on the input of each layer"
-        raise UsageError(f"{kind} acts {where}, which the attention of a loaded model does not see")
-    if "rotate" in hooks and not scheme.scales_queries and rotary == "keep" and _rotates(model):
-        raise UsageError(f"{name} rotates queries and keys, and {kind} would rotate them again; set rotary='off'")
-    if scheme.widening != 1:
-        raise UsageError(f"{kind} makes queries and keys wider, and caches of {name} hold them as they are")
+    hooks, decodes = scheme.active_hooks(), getattr(stack.config, "is_decoder", False)
+    both_ways = any(not getattr(module, "is_causal", True) for module in _list_all_attentions(stack))
+    served, unmasked = model._can_set_attn_implementation(), not model._supports_sdpa and both_ways and decodes
+    where = "at the embedding" if "encode" in hooks else "on the input of each layer"
+    turns_twice = "rotate" in hooks and not scheme.scales_queries and rotary == "keep" and _rotates(model)
+    advice = "; make it with causal=False" if "causal" in type(scheme).__init__.__code__.co_varnames else ""
+    in_order = scheme.declares.causal_only and both_ways and not decodes
+    for holds, reason in (
+        (rotary not in ("keep", "off"), f"rotary is {rotary!r}, but must be 'keep' or 'off'"),
+        (not served, f"{name} does not run through the attention interface of transformers"),
+        (model.config.is_encoder_decoder, f"{name} has an encoder and a decoder; install knows models of one stack"),
+        (unmasked, f"{name} does not run through SDPA, whose masks are needed"),
+        (in_order, f"{name} reads in both directions, and {kind} is defined for keys up to the query alone{advice}"),
+        (hooks & {"encode", "locate"}, f"{kind} acts {where}, which the attention of a loaded model does not see"),
+        (turns_twice, f"{name} rotates queries and keys, and {kind} would rotate them again; set rotary='off'"),
+        (scheme.widening != 1, f"{kind} makes queries and keys wider, and caches of {name} hold them as they are"),
+    ):  # fmt: skip
+        if holds:
+            raise UsageError(reason)
 
 
 def _rotates(model: Any) -> bool:
@@ -227,28 +288,66 @@ def _rotates(model: Any) -> bool:
     return getattr(model.config.get_text_config(), "rope_parameters", None) is not None
 
 
-def _find_stack(model: Any) -> nn.Module:
-    """Return the module that is given the tokens and runs the layers."""
-    base = getattr(model, "base_model", model)
-    inner = getattr(base, "language_model", None)
-    return inner if isinstance(inner, nn.Module) else base
+def _find_stack(model: Any) -> Any:
+    """Return the part of a model that is given the tokens and runs the layers."""
+    for part in (model.get_decoder(), model.base_model):
+        if hasattr(part, "config") and any(_attends(module) for module in part.modules()):
+            return part
+    return model
 
 
-def _list_attentions(stack: nn.Module) -> dict[int, nn.Module]:
-    """Return the attention modules of a stack by the index of their layer, which is the first number in their name."""
-    attentions: dict[int, nn.Module] = {}
+def _attends(module: nn.Module) -> bool:
+    """Return whether the code of a module asks transformers for an attention function."""
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
+
+
+def _list_all_attentions(stack: Any) -> list[nn.Module]:
+    """Return every module of a stack that attends, those that read another text or an image too."""
+    return [module for module in stack.modules() if _attends(module)]
+
+
+def _list_attentions(stack: Any) -> dict[int, list[nn.Module]]:
+    """Return the modules that attend to the stack's own tokens by the index of their layer.
+
+    It is the first number in their name. A layer may have several; those of another configuration read images or sound.
+    """
+    attentions: dict[int, list[nn.Module]] = {}
     for name, module in stack.named_modules():
         number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
-        attends = "Attention" in type(module).__name__ and hasattr(module, "config")
-        # The outermost that has a configuration: of BERT's two, that which computes is inside.
-        if number and attends:
-            attentions[int(number[1])] = module
-    return attentions
+        own = isinstance(getattr(module, "config", None), type(stack.config))
+        if number and own and _attends(module) and not re.search("cross|encoder_attn", name.lower()):
+            attentions.setdefault(int(number[1]), []).append(module)
+    return dict(sorted(attentions.items()))
+
+
+def _read_mark(module: nn.Module) -> Installed | None:
+    return getattr(module, _MARK, (None,))[0]
+
+
+def _bind(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``forward`` by name."""
+    arguments = dict(inspect.signature(module.forward).bind_partial(*args, **named).arguments)
+    return {**arguments.pop("kwargs", {}), **arguments}
+
+
+def _find_cache(arguments: dict[str, Any]) -> Any:
+    """Return the cache among the arguments of a stack, which is called ``cache`` from transformers 5.24 on, or None."""
+    return next((arguments[name] for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
+
+
+def _check_rotation(module: nn.Module) -> None:
+    """Raise UsageError for a layer that computes cosines and sines itself."""
+    names = inspect.unwrap(type(module).forward).__code__.co_names
+    handed = "position_embeddings" in inspect.signature(module.forward).parameters
+    if not handed and any("rotary" in name for name in names):
+        raise UsageError(f"{type(module).__name__} rotates by itself, which cannot be undone; set rotary='keep'")
 
 
 def _undo_rotation(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
     """Give a layer the cosine 1 and the sine 0, of the shape of its own."""
-    waves = named.get("position_embeddings")
+    arguments = inspect.signature(module.forward).bind_partial(*args, **named).arguments
+    waves = arguments.get("position_embeddings")
     if waves is None:
         return args, named
     if isinstance(waves, tuple) and len(waves) == 2:
@@ -257,66 +356,93 @@ def _undo_rotation(module: nn.Module, args: tuple[Any, ...], named: dict[str, An
         still = torch.ones_like(waves)
     else:
         raise UsageError(f"{type(module).__name__} is given positions in a form in which they cannot be undone")
-    return args, {**named, "position_embeddings": still}
+    if "position_embeddings" in named:
+        return args, {**named, "position_embeddings": still}
+    return tuple(still if x is waves else x for x in args), named
 
 
-def _use_our_attention(model: Any) -> None:
-    """Let a model compute its attention by ours, with the masks of SDPA; how it did before is kept."""
-    try:
-        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-    except ModuleNotFoundError as fault:
-        raise MissingPackageError("clockhands.attention.install", "transformers") from fault
-    ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
-    if model.config._attn_implementation != NAME:
-        setattr(model, _BEFORE, str(model.config._attn_implementation))
-        model.set_attn_implementation(NAME)
+@functools.cache
+def _list_extras(kind: Any) -> dict[str, str]:
+    """Return what the layers of a class give their attention that changes the result, by name and in words."""
+    own = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
+    names = set() if own is None else {*inspect.signature(own).parameters} - _ALWAYS
+    return {name: _EXTRAS.get(name, "gives its attention more") for name in sorted({*names, "softcap", "s_aux"})}
 
 
 def _attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
     scaling: float | None = None, dropout: float = 0.0, is_causal: bool | None = None, **options: Any,
-) -> tuple[Tensor, None]:  # fmt: skip
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Compute a layer's attention as transformers asks for it, with the installed scheme if it has one."""
+    kind: Any = type(module)
     if not hasattr(module, _MARK):
         raise UsageError(
-            f"this {type(module).__name__} has no scheme: its model was made from the configuration of one in which a "
+            f"this {kind.__name__} has no scheme: its model was made from the configuration of one in which a "
             f"scheme was installed; install it here too, or call set_attn_implementation('sdpa')"
         )
-    layer = getattr(module, _MARK)
-    for name, what in (("softcap", "limits its logits by a hyperbolic tangent"), ("s_aux", "has sinks of its own")):
+    for name, what in _list_extras(kind).items():
         if options.get(name) is not None:
-            raise UsageError(f"{type(module).__name__} {what} ({name}), with which no scheme can be installed")
+            raise UsageError(f"{kind.__name__} {what} ({name}), with which no scheme can be installed")
+    installed = _read_mark(module)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     width, scale = query.shape[-1], query.shape[-1] ** -0.5 if scaling is None else scaling
-    named: dict[str, Any] = {"causal": bool(causal) and attention_mask is None and query.shape[2] > 1}
-    named["dropout"] = dropout
-    if named["causal"]:
+    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    if causal:
         # SDPA aligns at the top left, ``attend`` at the bottom right: without a mask the places of a static cache
         # behind the queries are empty.
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
     if query.dtype != value.dtype:
         # Under autocast the model's rotation leaves queries and keys in float32, and SDPA would lower them.
         query, key = query.to(value.dtype), key.to(value.dtype)
-    if layer is None:
+    scheme: Scheme = NoPosition()
+    if installed is None:
         # A layer without a scheme computes as SDPA does, through ``attend``, so that ``record`` hears of it too.
         qpos = torch.zeros(1, query.shape[2], dtype=torch.int64, device=query.device)
         kpos = torch.zeros(1, key.shape[2], dtype=torch.int64, device=query.device)
-        out = attend(NoPosition(), query, key, value, qpos, kpos, attention_mask, scale=scale, **named)
     else:
         # A scheme's own factor is one on 1/√d, for which the model may have another number.
-        named["scale"] = scale * layer.scheme.scale(width) * width**0.5
-        out = layer.installed.compute(layer.scheme, query, key, value, attention_mask, **named)
+        scheme = installed.scheme
+        scale = scale * scheme.scale(width) * width**0.5
+        qpos, kpos = _take_places(installed, options.get(_PLACES), query, key)
+    attention = (scheme, query, key, value, qpos, kpos, attention_mask)
+    if options.get("output_attentions"):
+        attended = attend_reference(*attention, causal=causal, scale=scale, dropout=dropout)
+        return attended.out_BHSK.transpose(1, 2).contiguous(), attended.weights_BHST
+    out = attend(*attention, causal=causal, scale=scale, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _take_places(installed: Installed, places: _Places | None, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Return positions of queries [B, S] and keys [B, T] of a layer."""
+    stack, queries, keys = installed.stack, query.shape[2], key.shape[2]
+    if places is None:
+        # These layers are not handed what their stack was given: the last pass is theirs, unless one is done again.
+        if stack.training and torch.is_grad_enabled() and getattr(stack, "is_gradient_checkpointing", False):
+            raise UsageError(
+                f"the layers of {type(stack).__name__} are not told where their tokens stand when gradient "
+                f"checkpointing computes them again; call gradient_checkpointing_disable()"
+            )
+        places = getattr(stack, _MARK).places
+    if places is None:
+        raise UsageError(f"{type(installed.model).__name__} runs its layers without {type(stack).__name__}")
+    counted = places.counted.to(query.device)
+    total = counted.shape[1]
+    if keys > total and places.cached:  # a static cache has empty places behind, a window's the last tokens alone
+        counted = torch.nn.functional.pad(counted, (0, keys - total))
+    elif keys > total or queries > total:
+        raise UsageError(
+            f"{type(stack).__name__} reads {total} tokens, and a layer attends with {queries} queries to {keys} keys, "
+            f"of which nobody says where they stand"
+        )
+    return counted[:, total - queries : total], counted[:, max(0, total - keys) :]
 
 
 def list_installed(model: nn.Module) -> dict[int, Installed | None]:
     """Return what is installed in each attention layer of a model, by its index; empty where nothing is."""
     if not is_installed(model):
         return {}
-    layers = {index: getattr(module, _MARK) for index, module in _list_attentions(_find_stack(model)).items()}
-    return {index: layer and layer.installed for index, layer in layers.items()}
+    stack = _find_stack(_find_model(model))
+    return {index: _read_mark(modules[0]) for index, modules in _list_attentions(stack).items()}
 
 
 def is_installed(model: nn.Module) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -73,12 +73,20 @@ class Positioning(nn.Module):
                 copied.reset_parameters()  # every layer begins with a draw of its own
         self.schemes = nn.ModuleList(schemes)
 
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Refuse a call: a stack calls ``embed`` once and ``attend`` in each layer."""
+        raise UsageError(
+            "Positioning is not called itself: write position.embed(x, pos), and position.attend in each layer"
+        )
+
     def get_scheme(self, layer: int) -> Scheme:
         """Return the scheme of a layer. Raises UsageError for a layer that has none."""
         if len(self.schemes) == 1:
             return cast(Scheme, self.schemes[0])
-        if not 0 <= layer < len(self.schemes):
-            raise UsageError(f"there are schemes for {len(self.schemes)} layers, counted from 0, and none for {layer}")
+        if not isinstance(layer, int) or not 0 <= layer < len(self.schemes):
+            raise UsageError(
+                f"there are schemes for {len(self.schemes)} layers, counted from 0, and none for {layer!r}"
+            )
         return cast(Scheme, self.schemes[layer])
 
     def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
@@ -93,10 +101,12 @@ class Positioning(nn.Module):
             if vectors is None:
                 continue
             name = type(scheme).__name__
-            if vectors.shape[-1] != x_BSD.shape[-1] or vectors.shape[-2] != x_BSD.shape[-2]:
+            fits = x_BSD.dim() == 3 and vectors.shape[-2:] == x_BSD.shape[-2:] and len(vectors) in (1, len(x_BSD))
+            if not fits or not x_BSD.is_floating_point():
                 raise UsageError(
-                    f"{name} makes vectors {list(vectors.shape)}, and embeddings are {list(x_BSD.shape)}; give it "
-                    f"their width, and one position for each token"
+                    f"{name} makes vectors {list(vectors.shape)}, and embeddings are {list(x_BSD.shape)} of "
+                    f"{x_BSD.dtype}, but must be floats [batch, tokens, width]; give it their width, and one position "
+                    f"for each token"
                 )
             added = vectors if added is None else added + vectors
         return x_BSD if added is None else x_BSD + added.to(x_BSD.dtype)
@@ -127,6 +137,10 @@ class Positioning(nn.Module):
             if x is None:
                 name = type(scheme).__name__
                 raise UsageError(f"with {name} tokens place themselves, from the input of the layer: pass it as x=...")
+            if x.shape[:2] != (q_BHSK.shape[0], q_BHSK.shape[-2]):
+                raise UsageError(
+                    f"x is {list(x.shape)}, and q {list(q_BHSK.shape)}; x is the input from which q was projected"
+                )
             located = scheme.locate(x, places, None if kept is None else kept.places)
             places = places if located is None else located
         if cache is None:
@@ -147,10 +161,9 @@ class Positioning(nn.Module):
                     f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(own)}; begin each "
                     f"text with a new Cache()"
                 )
-            axis = 2 if places.dim() == 4 else 1
-            new = _Kept(
-                torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), torch.cat([kept.places, places], axis)
-            )
+            axis, rows = (2 if places.dim() == 4 else 1), max(len(kept.places), len(places))
+            both = [x.expand(rows, *x.shape[1:]) for x in (kept.places, places)]  # one row stands for all texts
+            new = _Kept(torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), torch.cat(both, axis))
         cache.layers[layer] = new
         return attend(
             scheme, q_BHSK, new.k, new.v, places, new.places, mask_BHST,

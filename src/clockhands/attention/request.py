@@ -14,7 +14,7 @@ import torch
 
 from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.distance import Curve, DistanceBias
-from clockhands.schemes.position_checks import check_position_tensor
+from clockhands.schemes.position_checks import check_position_tensor, is_traced
 from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
@@ -64,6 +64,8 @@ def make_request(
         check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
         if scale is not None or dropout or not isinstance(causal, bool):
             _check_numbers(causal, scale, dropout)
+        if not causal and mask_BHST is None and q_BHSK.shape[2] > 1 and scheme.declares.causal_only:
+            _refuse_later_keys(scheme)
     added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BHTK)
     if mask is not None and mask.is_floating_point():
         added, mask = mask, None
@@ -106,11 +108,15 @@ def check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor
     if not isinstance(scheme, Scheme):
         _refuse_scheme(scheme)
     for name, x in (("q", q), ("k", k), ("v", v)):
+        if isinstance(x, Tensor) and (x.is_nested or x.layout != torch.strided):
+            raise UsageError(f"{name} is a nested or sparse tensor, but must be dense: pad it, and pass a mask")
         if not isinstance(x, Tensor) or x.dim() != 4:
             got = f"{name} is {list(x.shape)}" if isinstance(x, Tensor) else f"{name} is {show_value(x)}"
             raise UsageError(f"{got}, but has four axes: [batch, heads, tokens, width of a head]")
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
+    if heads and not (k.shape[1] and v.shape[1]):
+        raise UsageError(f"q has {heads} heads, and k {k.shape[1]}, v {v.shape[1]}; project keys and values too")
     shapes = f"q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
     if (qpos.shape[-2] if qpos.dim() == 4 else qpos.shape[1]) != queries:
         hint = f"give one position for each of the {queries} queries"
@@ -136,7 +142,7 @@ def check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor
     own = next(chain(scheme.parameters(), scheme.buffers()), None)
     name = f"the scheme {type(scheme).__name__}"
     for what, x in (("positions of queries", qpos), ("positions of keys", kpos), (name, own)):
-        if x is not None and x.device != q.device:
+        if x is not None and x.device != q.device and not (x is own and q.is_meta):  # of shapes alone no number is read
             raise UsageError(f"q is on {q.device}, and {what} on {x.device}; move it with .to(q.device)")
     made_heads, made_width = scheme.made_for
     if made_heads is not None and made_heads != heads:
@@ -157,6 +163,18 @@ def _check_numbers(causal: Any, scale: Any, dropout: Any) -> None:
         raise UsageError(f"scale is {show_value(scale)}, but must be a number; multiply q by what is learned")
     if isinstance(dropout, bool) or not (isinstance(dropout, Real) and 0 <= float(dropout) < 1):
         raise UsageError(f"dropout is {show_value(dropout)}, but must be a share: at least 0 and below 1")
+
+
+def _refuse_later_keys(scheme: Scheme) -> None:
+    """Raise UsageError for queries that would attend to later keys, of which the scheme says nothing."""
+    made_so = "causal" in type(scheme).__init__.__code__.co_varnames
+    advice = (
+        f"; for attention in both directions make it with {type(scheme).__name__}(..., causal=False)" if made_so else ""
+    )
+    raise UsageError(
+        f"{type(scheme).__name__} is defined for keys up to the query alone, and nothing hides the later ones: pass "
+        f"causal=True or a mask{advice}"
+    )
 
 
 def _check_hooks_before(scheme: Scheme, hooks: frozenset[str], qpos: Tensor) -> None:
@@ -187,23 +205,27 @@ def _refuse_scheme(scheme: Any) -> None:
 
 def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
     """Return a mask of four axes. Raises UsageError for another form, and for numbers that are no logits."""
-    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
-        kind = f"{mask.dtype}" if isinstance(mask, Tensor) else show_value(mask)
+    dense = isinstance(mask, Tensor) and mask.layout == torch.strided
+    if not dense or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        kind = f"{mask.dtype}" if dense else f"{mask.layout}" if isinstance(mask, Tensor) else show_value(mask)
         raise UsageError(
             f"this mask is {kind}, but must be true where a query may attend to a key, as mask.bool(), "
-            f"or floats that are added to the logits"
+            f"or floats that are added to the logits, and dense"
         )
     if mask.device != q.device:
         raise UsageError(f"this mask is on {mask.device}, and q on {q.device}; move it with .to(q.device)")
     expected = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     if mask.dim() == 2 and mask.shape == expected[2:]:
-        return mask[None, None]
-    if mask.dim() != 4 or any(size not in (1, most) for size, most in zip(mask.shape, expected, strict=True)):
+        mask = mask[None, None]
+    elif mask.dim() != 4 or any(size not in (1, most) for size, most in zip(mask.shape, expected, strict=True)):
         advice = "write mask[:, None, None, :] for one of tokens, and mask[:, None] for one of pairs"
         raise UsageError(
             f"this mask is {list(mask.shape)}, but must be [batch, heads, queries, keys], here {list(expected)}, "
             f"or 1 where all are alike; {advice}"
         )
+    readable = mask.is_floating_point() and mask.device.type == "cpu" and not (is_traced() or torch.jit.is_tracing())  # type: ignore[attr-defined]
+    if readable and mask.numel() and mask.amax() == 1 and bool(((mask == 0) | (mask == 1)).all()):
+        raise UsageError("this mask has zeros and ones as floats, which would be added to the logits; pass mask.bool()")
     return mask
 
 

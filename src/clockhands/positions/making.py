@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.errors import PositionError
+from clockhands.errors import PositionError, show_value
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 TokenMask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
@@ -16,12 +16,23 @@ TokenMask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 def count_up(
     batch: int, length: int, *, start: int = 0, device: torch.device | str | None = None
 ) -> Int[Tensor, "B S"]:
-    """Return start, start + 1, ... in every row, [B, S]: text without padding, after ``start`` cached tokens."""
+    """Return start, start + 1, ... in every row, [B, S]: text without padding, after ``start`` cached tokens.
+
+    Raises PositionError for sizes that are no whole numbers from 0.
+    """
+    if not all(isinstance(size, (int, torch.SymInt)) and size >= 0 for size in (batch, length)):
+        raise PositionError(f"count_up takes the number of texts and of tokens, and was given {batch!r} and {length!r}")
     return torch.arange(start, start + length, device=device).expand(batch, length)
 
 
 def count_from_mask(mask_BS: TokenMask) -> Int[Tensor, "B S"]:
-    """Count the tokens (mask 1) of each row from 0: [B, S]; padding, which may be anywhere, gets 0."""
+    """Count the tokens (mask 1) of each row from 0: [B, S]; padding, which may be anywhere, gets 0.
+
+    Raises PositionError for another mask: one of pairs, or numbers that are added to logits.
+    """
+    if not isinstance(mask_BS, Tensor) or mask_BS.dim() != 2 or mask_BS.is_floating_point():
+        kind = f"{list(mask_BS.shape)} of {mask_BS.dtype}" if isinstance(mask_BS, Tensor) else show_value(mask_BS)
+        raise PositionError(f"the mask of tokens is {kind}, but must be true or 1 at tokens: [batch, tokens]")
     # A running count of ones; padding before the first would stand at -1.
     counted_BS = mask_BS.long().cumsum(dim=-1) - 1
     return counted_BS.clamp(min=0) * mask_BS.long()

@@ -92,7 +92,48 @@ class Shifted(Transform):
 
 
 @dataclass(frozen=True)
-class Randomised(Transform):
+class _Drawn(Transform):
+    """Replaces position p by the p-th smallest of ``length`` numbers, drawn once for a batch."""
+
+    maximum: float
+    length: int | None = None
+    seed: Seed = 0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether ``length`` is None: then a later token changes every position."""
+        return self.length is None
+
+    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Num[Tensor, "B S"]:
+        needed = int(pos_BS.max()) + 1
+        length = needed if self.length is None else self.length
+        name, whole = ("randomised", True) if isinstance(self, Randomised) else ("random-float", False)
+        if needed > length or (whole and length > self.maximum):
+            raise PositionError(
+                f"{needed} positions do not fit {length} draws out of {self.maximum}; "
+                f"raise {name}.{'maximum' if self.length is None else 'length'}"
+            )
+        if not context.training:
+            drawn_L = _draw_once(self.maximum, length, self.seed, whole)
+        elif whole:
+            drawn_L = torch.randperm(int(self.maximum), generator=context.generator)[:length].sort().values
+        else:
+            uniform_L = torch.rand(length, generator=context.generator, dtype=torch.float64)
+            drawn_L = (uniform_L * self.maximum).sort().values
+        return drawn_L.to(pos_BS.device)[pos_BS]
+
+
+@lru_cache(maxsize=64)
+def _draw_once(maximum: float, length: int, seed: int, whole: bool) -> Num[Tensor, " L"]:
+    """Draw the sorted numbers that are used outside training: [L], the same for the same arguments."""
+    state = np.random.RandomState(seed)
+    drawn = state.permutation(int(maximum))[:length] if whole else state.uniform(0, maximum, length)
+    with torch.inference_mode(False):
+        return torch.as_tensor(np.sort(drawn), dtype=torch.int64 if whole else torch.float64, device="cpu")
+
+
+@dataclass(frozen=True)
+class Randomised(_Drawn):
     """Replace position p by the p-th smallest of a random subset of {0, ..., maximum - 1} (Ruoss et al. 2023).
 
     The subset is drawn without replacement, once for a batch, in training and, as in the paper, at test time too. It
@@ -104,8 +145,6 @@ class Randomised(Transform):
     """
 
     maximum: int = 2048
-    length: int | None = None
-    seed: Seed = 0
 
     def __post_init__(self) -> None:
         length = 1 if self.length is None else self.length
@@ -118,32 +157,25 @@ class Randomised(Transform):
             ),
         )
 
-    @property
-    def depends_on_length(self) -> bool:
-        """Whether ``length`` is None: then a later token changes every position."""
-        return self.length is None
 
-    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Int[Tensor, "B S"]:
-        needed = int(pos_BS.max()) + 1
-        length = needed if self.length is None else self.length
-        if length > self.maximum or needed > length:
-            raise PositionError(
-                f"{needed} positions cannot become different ones of a subset of {length} out of {self.maximum}; "
-                f"raise randomised.{'maximum' if self.length is None else 'length'}"
-            )
-        if context.training:
-            subset_L = torch.randperm(self.maximum, generator=context.generator)[:length].sort().values
-        else:
-            subset_L = _draw_subset_once(self.maximum, length, self.seed)
-        return subset_L.to(pos_BS.device)[pos_BS]
+@dataclass(frozen=True)
+class RandomFloat(_Drawn):
+    """Random float sampling (Shimizu et al. 2026): position p is the p-th smallest of uniform draws from [0, maximum).
 
+    As ``randomised``, but between the integers: in training and at test time, ``length`` and ``seed`` too.
 
-@lru_cache(maxsize=64)
-def _draw_subset_once(maximum: int, length: int, seed: int) -> Int[Tensor, " L"]:
-    """Draw the sorted subset that is used outside training: [L], the same for the same arguments."""
-    chosen = np.sort(np.random.RandomState(seed).permutation(maximum)[:length])
-    with torch.inference_mode(False):
-        return torch.as_tensor(chosen, dtype=torch.int64, device="cpu")
+    Raises PositionError where a position does not fit the draws.
+    """
+
+    maximum: float = 512.0
+    real_valued = True
+
+    def __post_init__(self) -> None:
+        short = self.length is not None and self.length < 1
+        _refuse(
+            (not self.maximum > 0, f"random-float.maximum is {self.maximum}, but must be above 0"),
+            (short, f"random-float.length is {self.length}, but must be at least 1"),
+        )
 
 
 @dataclass(frozen=True)
@@ -204,58 +236,6 @@ class Scaled(Transform):
 
     def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
         return interpolate(pos_BS, self.factor)
-
-
-@dataclass(frozen=True)
-class RandomFloat(Transform):
-    """Random float sampling (Shimizu et al. 2026): position p is the p-th smallest of uniform draws from [0, maximum).
-
-    As in ``randomised``, but between the integers: drawn once for a batch, in training and at test time. There are
-    ``length`` draws; None is as many as the batch's longest row counts: then a later token changes every position, and
-    decoding needs ``length`` to be fixed. Outside training the draw is a function of ``seed``.
-
-    Raises PositionError where a position does not fit the draws.
-    """
-
-    maximum: float = 512.0
-    length: int | None = None
-    seed: Seed = 0
-    real_valued = True
-
-    def __post_init__(self) -> None:
-        _refuse(
-            (not self.maximum > 0, f"random-float.maximum is {self.maximum}, but must be above 0"),
-            (
-                self.length is not None and self.length < 1,
-                f"random-float.length is {self.length}, but must be at least 1",
-            ),
-        )
-
-    @property
-    def depends_on_length(self) -> bool:
-        """Whether ``length`` is None: then a later token changes every position."""
-        return self.length is None
-
-    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Float[Tensor, "B S"]:
-        needed = int(pos_BS.max()) + 1
-        length = needed if self.length is None else self.length
-        if needed > length:
-            raise PositionError(f"{needed} positions do not fit {length} draws; raise random-float.length")
-        if context.training:
-            drawn_L = (
-                (torch.rand(length, generator=context.generator, dtype=torch.float64) * self.maximum).sort().values
-            )
-        else:
-            drawn_L = _draw_numbers_once(self.maximum, length, self.seed)
-        return drawn_L.to(pos_BS.device)[pos_BS]
-
-
-@lru_cache(maxsize=64)
-def _draw_numbers_once(maximum: float, length: int, seed: int) -> Float[Tensor, " L"]:
-    """Draw the sorted numbers that are used outside training: [L], float64, the same for the same arguments."""
-    drawn = np.sort(np.random.RandomState(seed).uniform(0, maximum, length))
-    with torch.inference_mode(False):
-        return torch.as_tensor(drawn, dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True)

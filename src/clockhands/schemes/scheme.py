@@ -25,6 +25,7 @@ The constructor's signature is the configuration: positional parameters are *siz
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,10 +34,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import nn
 
-from clockhands.errors import PositionError, UsageError
+from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.arguments import SIZES as SIZES
 from clockhands.schemes.arguments import check_arguments, describe_arguments
-from clockhands.schemes.position_checks import check_encoded_positions
+from clockhands.schemes.position_checks import check_encoded_positions, check_position_tensor
 from clockhands.shapes import Bool, Float, Num, Tensor
 
 HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh", "values", "rotate_back")
@@ -122,6 +123,12 @@ class _SchemeType(type):
                 scheme.made_for = (arguments.get("num_heads"), arguments.get("head_dim"))
             return scheme
 
+        @property
+        def __signature__(cls):
+            """The constructor's, which ``help`` and notebooks show."""
+            own = inspect.signature(cls.__init__)
+            return own.replace(parameters=list(own.parameters.values())[1:])
+
 
 def _checked(encode: Callable[..., Any]) -> Callable[..., Any]:
     """Return a scheme's ``encode`` that takes [S] as [1, S], refuses what no positions are, and notes its call."""
@@ -137,17 +144,18 @@ def _checked(encode: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked_places(locate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a scheme's ``locate`` that refuses another input than that of the layer for which it was made."""
+    """Return a scheme's ``locate`` that takes one row of positions, and refuses another input than its layer's."""
 
     @functools.wraps(locate)
     def checked(self: Scheme, x: Tensor, pos: Tensor, past: Tensor | None) -> Any:
-        width = self.arguments.get("d_model", x.shape[-1])
-        if x.dim() != 3 or x.shape[-1] != width:
+        width = self.arguments.get("d_model", getattr(x, "shape", (0,))[-1])
+        if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[-1] != width:
             raise UsageError(
                 f"{type(self).__name__} places tokens by the input of the layer, [batch, tokens, {width}], and x is "
-                f"{list(x.shape)}"
+                f"{list(x.shape) if isinstance(x, Tensor) else show_value(x)}"
             )
-        return locate(self, x, pos, past)
+        pos = check_position_tensor(pos, f"the positions of {type(self).__name__}.locate")
+        return locate(self, x, pos.expand(len(x), *pos.shape[1:]) if len(pos) == 1 else pos, past)
 
     return checked
 

@@ -69,7 +69,7 @@ def _read_at_counts(
     # Σ_{t=j..i} g_it (equation 4): a running sum from the query back, which is one of the reversed row.
     count_ST = gate_ST.flip(-1).cumsum(-1).flip(-1).clamp(max=at_SP.shape[-1] - 1)
     low_ST = count_ST.floor()
-    index_ST = low_ST.long()
+    index_ST = low_ST.long().clamp_(min=0)  # NaN has no index; it comes out by its share
     # The step after the last vector is never taken: there the count is a whole number.
     step_SP = torch.nn.functional.pad(at_SP.diff(dim=-1), (0, 1))
     share_ST = (count_ST - low_ST).to(at_SP.dtype)

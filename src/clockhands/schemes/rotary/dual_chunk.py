@@ -36,7 +36,8 @@ class DualChunk(TwoRotations):
         >>> from clockhands.attention import attend_reference
         >>> from clockhands.schemes import DualChunk
         >>> q, pos = torch.ones(1, 1, 4, 2), torch.tensor([[0, 1, 2, 3]])
-        >>> attend_reference(DualChunk(head_dim=2, original_length=3, chunk=2), q, q, q, pos, pos).logits_BHST[0, 0, 3]
+        >>> scheme = DualChunk(head_dim=2, original_length=3, chunk=2)
+        >>> attend_reference(scheme, q, q, q, pos, pos, causal=True).logits_BHST[0, 0, 3]
         tensor([-0.5885,  0.7641,  0.7641,  1.4142])
     """
 

@@ -35,7 +35,8 @@ class ReRoPE(TwoRotations):
         >>> from clockhands.attention import attend_reference
         >>> from clockhands.schemes import ReRoPE
         >>> q, pos = torch.ones(1, 1, 4, 2), torch.tensor([[0, 1, 2, 3]])
-        >>> attend_reference(ReRoPE(head_dim=2, window=2), q, q, q, pos, pos).logits_BHST[0, 0, 3]
+        >>> scheme = ReRoPE(head_dim=2, window=2)
+        >>> attend_reference(scheme, q, q, q, pos, pos, causal=True).logits_BHST[0, 0, 3]
         tensor([-0.5885, -0.5885,  0.7641,  1.4142])
     """
 
