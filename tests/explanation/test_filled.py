@@ -6,6 +6,7 @@ import contextlib
 import copy
 import importlib
 import io
+import math
 import random
 from typing import Any
 
@@ -14,11 +15,12 @@ import torch
 from transformers import CONFIG_MAPPING, AttentionInterface, AttentionMaskInterface, AutoModel
 from transformers.masking_utils import eager_mask
 
+from clockhands.explanation import compare, describe
 from clockhands.explanation.filled import load_families
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.table import Layer
 from tests.explanation.modules import rotary_modules
-from tests.explanation.raw_variants import FULL, SLIDING, make_variants
+from tests.explanation.raw_variants import FULL, LINEAR, SLIDING, make_variants
 
 FAMILIES = sorted(load_families())
 WITH_RULES_OF_THEIR_OWN = (
@@ -151,6 +153,84 @@ def test_what_a_class_says_where_a_file_says_nothing() -> None:
     for name in ("exaone4", "exaone_moe", "kolibri1"):
         layers = read_huggingface({"model_type": name}, "f").layers
         assert [layer.rotation is None for layer in layers] == [layer.kind == FULL for layer in layers]
+
+
+@pytest.mark.parametrize("name", ["gptj", "codegen"])
+def test_what_rotates_in_attention_turns_by_the_table_of_its_code(name: str) -> None:
+    """Raw files of GPT-J and CodeGen name no base: the truth is the table that their code makes."""
+    code = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    sines = code.create_sinusoidal_positions(2, 32)[1, :16]
+    rotation = read_huggingface({"model_type": name, "n_embd": 1024, "n_head": 16, "rotary_dim": 32}, "f").rotations()[
+        0
+    ]
+    assert [math.sin(omega) for omega in rotation.frequencies()] == pytest.approx(sines.tolist(), rel=1e-6)
+    assert (rotation.pairing, rotation.channels, rotation.head_dim) == ("interleaved", 32, 64)
+
+
+SIZES = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2, "max_position_embeddings": 4096}
+CHATGLM = {"model_type": "chatglm", "hidden_size": 4096, "kv_channels": 128, "num_attention_heads": 32, "num_layers": 2,
+           "seq_length": 8192, "original_rope": True}  # fmt: skip
+LATENT = {**SIZES, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rope_theta": 5e4}
+NTK = {"type": "ntk", "factor": 8.0}
+WITH_THEIR_WEIGHTS: dict[str, tuple[dict[str, Any], tuple[int, int, float, str] | None]] = {
+    "GLM 4": ({**CHATGLM, "rope_ratio": 500}, (64, 128, 5e6, "interleaved")),
+    "ChatGLM 3": (CHATGLM, (64, 128, 1e4, "interleaved")),
+    "Baichuan 7B": ({"model_type": "baichuan", **SIZES}, (128, 128, 1e4, "halves")),
+    "Baichuan 13B": ({"model_type": "baichuan", **SIZES, "hidden_size": 5120, "num_attention_heads": 40}, None),
+    "Kimi K2": ({"model_type": "kimi_k2", **LATENT}, (64, 64, 5e4, "interleaved")),
+    "Falcon": ({"model_type": "RefinedWebModel", "hidden_size": 4544, "n_head": 71, "n_layer": 2, "alibi": False},
+               (64, 64, 1e4, "halves")),
+    "MiniMax 01": ({"model_type": "minimax_text_01", **SIZES, "head_dim": 128, "rotary_dim": 64, "rope_theta": 1e7,
+                    "attn_type_list": [0, 1]}, (64, 128, 1e7, "halves")),
+    "Phi 1.5": ({"model_type": "phi-msft", "n_embd": 2048, "n_head": 32, "n_layer": 2, "rotary_dim": 32},
+                (32, 64, 1e4, "halves")),
+    "OpenELM": ({"model_type": "openelm", "head_dim": 64, "num_transformer_layers": 2, "rope_freq_constant": 20000},
+                (64, 64, 2e4, "halves")),
+    "InternLM": ({"model_type": "internlm", **SIZES, "rotary": {"base": 20000, "type": "origin"}},
+                 (128, 128, 2e4, "halves")),
+    "GTE": ({"model_type": "new", **SIZES, "rope_theta": 20000, "rope_scaling": NTK}, (128, 128, 1.6e5, "halves")),
+    "Jais": ({"model_type": "jais", **SIZES, "position_embedding_type": "alibi"}, None),
+    "DeepSeek-OCR": ({"model_type": "deepseek_vl_v2", "language_config": {
+        "model_type": "deepseek_v2", **SIZES, "use_mla": False, "kv_lora_rank": None, "qk_rope_head_dim": 0}},
+        (128, 128, 1e4, "halves")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_THEIR_WEIGHTS)
+def test_files_whose_code_comes_with_the_weights_are_read_by_the_rules_of_that_code(name: str) -> None:
+    """By hand from the code beside the weights, and what vLLM has of it: channels, width, base and pairs."""
+    raw, expected = WITH_THEIR_WEIGHTS[name]
+    layer = read_huggingface(raw, "f").layers[-1]
+    r = layer.rotation
+    assert (r and (r.channels, r.head_dim, r.base, r.pairing)) == expected
+    assert len(read_huggingface(raw, "f").layers) == 2
+    if name == "GTE":  # a base times s, and all frequencies over s^(2/d): the slowest is that of a base times s
+        assert r is not None and r.frequencies()[-1] == pytest.approx(20000 ** (-126 / 128) / 8)
+
+
+def test_what_a_file_does_not_say_is_not_called_no_rotation() -> None:
+    for raw in ({"model_type": "telechat", **SIZES}, {**CHATGLM, "position_encoding_2d": True}):
+        positions = read_huggingface(raw, "f")
+        assert positions.entry.startswith("not known") and "rotates nothing" not in describe(positions)
+        difference = compare(positions, read_huggingface({"model_type": "llama", **SIZES}, "f"))
+        assert difference is not None and "not known" in difference.what
+
+
+def test_layers_that_attend_to_pictures_and_a_class_without_a_length_are_told_as_they_are() -> None:
+    text = {"model_type": "mllama_text_model", "num_hidden_layers": 4, "cross_attention_layers": [1]}
+    kinds = [layer.kind for layer in read_huggingface({"model_type": "mllama", "text_config": text}, "f").layers]
+    assert kinds == [FULL, "cross_attention", FULL, FULL]
+    assert read_huggingface({"model_type": "xlnet", "n_layer": 2}, "f").claimed_length is None
+
+
+@pytest.mark.parametrize("name", ["llava", "glm4v", "musicflamingo", "gemma3"])
+def test_a_flat_file_of_a_model_of_pictures_is_what_its_class_makes_of_it(name: str) -> None:
+    raw = {"model_type": name, "rope_theta": 12345.0, "num_hidden_layers": 4, "rope_scaling": LINEAR}
+    truth = read_by_transformers(raw)
+    assert truth
+    for layer in read_huggingface(copy.deepcopy(raw), "f").layers:
+        frequencies, _ = truth.get(layer.kind, truth.get(None)) or ([], 0)
+        assert layer.rotation is not None and layer.rotation.frequencies() == pytest.approx(frequencies, rel=1e-12)
 
 
 SMALL: dict[str, Any] = {

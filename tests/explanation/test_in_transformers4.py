@@ -44,6 +44,31 @@ def test_longrope_takes_the_ratio_of_lengths_in_place_of_its_factor() -> None:
     assert rotation is not None and rotation.amplitude == pytest.approx(1.140175425)
 
 
+KINDS: dict[str, tuple[dict[str, Any], list[tuple[float, float, float]]]] = {
+    "olmo3": ({"rope_theta": 1e6, "rope_scaling": {"type": "linear", "factor": 8.0}}, [(1e6, 8, 1), (1e6, 1, 1)]),
+    "modernbert": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, [(1.6e5, 2, 1), (1e4, 2, 1)]),
+    "modernbert-decoder": ({"local_rope_theta": 1e4}, [(1.6e5, 1, 1), (1.6e5, 1, 1)]),
+    "gemma3_text": ({"rope_scaling": {"rope_type": "longrope", "factor": 16.0, **LISTS},
+                     "head_dim": 128, "original_max_position_embeddings": 1024}, [(1e6, 128, 1.30384), (1e4, 1, 1)]),
+}  # fmt: skip
+"""Base, factor and amplitude of full layers and of those with a window, as the models of 4.57.1 make their modules."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_layers_rotate_as_the_model_of_transformers_4_makes_them(name: str) -> None:
+    keys, expected = KINDS[name]
+    layers = read_huggingface({"model_type": name, **keys}, "f", "transformers4").layers
+    for kind, (base, factor, amplitude) in zip(("full_attention", "sliding_attention"), expected, strict=True):
+        rotation = next(layer.rotation for layer in layers if layer.kind == kind)
+        assert rotation is not None and (rotation.base, rotation.factor) == (base, factor)
+        assert rotation.amplitude == pytest.approx(amplitude, rel=1e-5)
+
+
+def test_a_number_for_llama_4s_temperature_is_its_switch() -> None:
+    raw = {"model_type": "llama4_text", "attn_temperature_tuning": 4}
+    assert "ln" in read_huggingface(raw, "f", "transformers4").layers[3].temperature
+
+
 def test_a_share_of_channels_that_attention_does_not_cut_is_refused() -> None:
     raw = {"model_type": "llama", "partial_rotary_factor": 0.5}
     with pytest.raises(CheckpointError, match="a table for 64 channels; attention there multiplies all 128"):

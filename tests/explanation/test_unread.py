@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import CONFIG_MAPPING
 
 from clockhands.explanation import compare, describe, describe_difference, read_positions
 
@@ -71,6 +72,40 @@ def test_a_file_without_a_window_has_that_of_its_class(tmp_path: Path) -> None:
     )
     assert compare(absent, given) is None
     assert compare(absent, null) is not None
+
+
+SAVED: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 3},
+    "gemma3_text": {"sliding_window_pattern": 6, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "gpt_oss": {"num_hidden_layers": 2},
+    "lfm2": {"full_attn_idxs": [2], "num_hidden_layers": 4},
+    "deberta-v2": {"pos_att_type": "p2c|c2p", "relative_attention": True, "position_buckets": 256},
+    "t5": {"relative_attention_num_buckets": 32},
+    "qwen2_vl": {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "rope_theta": 1e6},
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_a_raw_file_is_the_same_as_transformers_saves_it_and_no_other_is(name: str, tmp_path: Path) -> None:
+    """What is saved has defaults, other spellings, and infinities as tables; one key changed is a difference again."""
+    raw = {"model_type": name, **SAVED[name]}
+    here = read(tmp_path / "raw", "config.json", raw)
+    CONFIG_MAPPING[name].from_dict(dict(raw)).save_pretrained(tmp_path / "saved")
+    assert compare(here, read_positions(tmp_path / "saved")) is None
+    saved = json.loads((tmp_path / "saved" / "config.json").read_text())
+    changed = {**saved, **dict.fromkeys(("relative_attention_num_buckets", "position_buckets"), 7)}
+    changed["rope_theta"] = 777.0
+    for table in (changed.get("rope_parameters"), changed.get("text_config", {}).get("rope_parameters")):
+        for inside in (table or {}, *((table or {}).get(kind, {}) for kind in ("full_attention", "sliding_attention"))):
+            inside |= {"rope_theta": 777.0} if inside else {}
+    assert compare(here, read(tmp_path / "changed", "config.json", changed)) is not None
+
+
+def test_a_number_is_not_said_to_stand_in_a_key_that_is_not_read(tmp_path: Path) -> None:
+    """Nomic's class ignores ``rotary_emb_base``; that it has the class's own base does not make it the origin."""
+    positions = read(tmp_path, "config.json", {"model_type": "nomic_bert", "rotary_emb_base": 1000})
+    assert positions.unread == ("rotary_emb_base",)
+    assert positions.rotations()[0].origin["base"] == "default of nomic_bert"
 
 
 def test_minimax_rotates_half_in_every_format(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def convert(positions: Positions, form: str) -> str:
     if form not in FORMATS:
         raise UsageError(describe_unknown("format", form, FORMATS))
     if not positions.rotations():
-        _refuse(f"{positions.source} rotates nothing, so there is nothing to write")
+        _refuse(f"{positions.source} rotates nothing that is known, so there is nothing to write")
     return FORMATS[form](positions)
 
 

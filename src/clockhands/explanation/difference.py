@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from clockhands.explanation.rotation import Rotation
-from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
 
 EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
 """Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
@@ -77,6 +79,8 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
     length = length or max(first.claimed_length or 0, second.claimed_length or 0) or None
     formats = {_name_file_format(first), _name_file_format(second)}
     terms = _Terms(length, len(formats) == 1, EQUAL_IN_FLOAT32 if "llama.cpp" in formats else EQUAL)
+    if any(positions.entry.startswith(NOT_KNOWN) for positions in (first, second)):
+        return _compare_entries(first, second)
     differences = {}
     for index, (here, there) in enumerate(zip(first.layers, second.layers, strict=True)):
         if (difference := _compare_layers(index, here, there, terms)) is not None:
@@ -102,11 +106,24 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
         for positions in (first, second)
     ]
     different = [key for key in dict.fromkeys((*ours, *theirs)) if ours.get(key) != theirs.get(key)]
+    # What one file leaves out, and what it says in other words, is what transformers' class makes of it.
+    filled = {key: [_look_up(positions.config, key) for positions in (first, second)] for key in different}
+    different = [key for key in different if filled[key][0] is None or filled[key][0] != filled[key][1]]
     if not different:
         return None
     causes = tuple((key, ours.get(key, "not set"), theirs.get(key, "not set")) for key in different)
     what = "no layer differs by what is understood, but keys differ that are not"
     return Difference(None, "", (), what, causes=causes)
+
+
+def _look_up(config: Any, path: str) -> Any:
+    """Return what stands in a filled-in configuration, in the part of a dotted name; None where nothing does."""
+    for name in path.split("."):
+        try:
+            config = config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+        except Exception:  # of a configuration that differs from layer to layer
+            return None
+    return config
 
 
 def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:

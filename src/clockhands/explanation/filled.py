@@ -19,26 +19,37 @@ from clockhands.progress import quiet
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
 """Keys under which a model of several kinds of input keeps the part that reads text."""
 POSITION = re.compile(
-    "rope|rotary|window|chunk|interval|alpha|yarn|theta|position|layer_types|layers_block|head_dim|kv_channels|attn_layer|"
-    "full_attn|freq|temperature|floor|local|sliding|attention_scal|attn_scale|beta|mscale|alibi|max_seq|context|n_ctx|"
-    "relative|bucket|max_distance|pos_att|pos_emb|rel_pos"
+    "rope|rotary|window|chunk|interval|ntk|logn|yarn|theta|position|layer_types|layers_block|head_dim|kv_channels|freq|"
+    "attn_layer|full_attn_idxs|attn_type_list|temperature|floor_scale|local|sliding|attention_scal|attn_scale|mscale|"
+    "beta_(fast|slow)|scaling_beta|alibi|max_seq|context|n_ctx|relative|bucket|max_distance|pos_att|pos_emb|rel_pos"
 )
 """What keys about position have in their names."""
 NOT_POSITION = re.compile(
-    "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|adam.*|"
+    "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|"
     "(qk_nope|v|value|index|linear_key|linear_value)_head_dim)$"
 )
 ALIASES = {
     "hidden_size": ("n_embd", "d_model", "dim"),
     "num_attention_heads": ("n_head", "n_heads"),
-    "num_hidden_layers": ("n_layer", "num_layers", "n_layers"),
+    "num_hidden_layers": ("n_layer", "num_layers", "n_layers", "num_transformer_layers"),
+    "head_dim": ("kv_channels", "attention_head_dim", "hidden_size_per_head"),
     "max_position_embeddings": ("n_positions", "max_sequence_length", "model_max_length", "seq_length"),
-    "rope_theta": ("rotary_emb_base", "rotary_embedding_base", "rope_base"),
+    "rope_theta": (
+        "rotary_emb_base",
+        "rotary_embedding_base",
+        "rope_embedding_base",
+        "rope_base",
+        "rope_freq_constant",
+    ),
     "partial_rotary_factor": ("rotary_pct", "rope_pct", "rotary_percentage"),
 }
 """Other names of keys of Llama, for files of architectures that transformers does not know."""
+SAME_CODE = {"hunyuan": "hunyuan_v1_moe", "RefinedWeb": "falcon", "RefinedWebModel": "falcon", "kimi_k2": "deepseek_v3"}
+"""Architectures that transformers does not know, but whose code is that of another one."""
+ROTATE = ("arctic", "baichuan", "chatglm", "codeshell", "deepseek", "grok-1", "internlm", "minicpm", "orion", "xverse")
+"""Architectures that transformers does not know, and that rotate by 10,000 where their files name no rotation."""
 OLD_DEFAULTS: dict[str, dict[str, Any]] = {
-    "cohere": {"rope_theta": 10000.0}, "falcon_h1": {"rope_theta": 100000.0}, "olmo3": {"rope_theta": 10000.0},
+    "cohere": {"rope_theta": 10000.0}, "falcon_h1": {"rope_theta": 100000.0},
     "kyutai_speech_to_text": {"rope_theta": 100000.0}, "persimmon": {"rope_theta": 25000.0},
     "qwen3_vl_text": {"rope_theta": 5000000.0}, "qwen3_vl_moe_text": {"rope_theta": 5000000.0},
     "apertus": {"rope_theta": 12000000.0, "rope_scaling": {
@@ -49,8 +60,18 @@ OLD_DEFAULTS: dict[str, dict[str, Any]] = {
         "original_max_position_embeddings": 4096}},
 }  # fmt: skip
 """Defaults of classes of transformers 4.57.1 that those of transformers 5 no longer have, or apply otherwise."""
-UNKNOWN = {"pairing": "halves", "share": 1.0, "window": "by kind"}
+OLD_KINDS: dict[str, tuple[tuple[str, float], tuple[str, float], bool]] = {
+    **dict.fromkeys(("gemma3_text", "gemma3n_text"), (("rope_theta", 1e6), ("rope_local_base_freq", 1e4), False)),
+    "olmo3": (("rope_theta", 1e4), ("rope_theta", 1e4), False),
+    "modernbert": (("global_rope_theta", 1.6e5), ("local_rope_theta", 1e4), True),
+    "modernbert-decoder": (("global_rope_theta", 1.6e5), ("global_rope_theta", 1.6e5), True),
+}
+"""Architectures with a table for each kind of layer: in transformers 4, the key of the base of full layers and of those
+with a window, each with its default, and whether the rule is for these too."""
+UNKNOWN: dict[str, Any] = {"pairing": "halves", "share": 1.0, "window": "by kind"}
 """What is taken for granted of an architecture that transformers does not know: that it rotates as Llama."""
+IN_ATTENTION = ("gptj", "codegen", "roformer")
+"""Architectures that rotate in their attention, neighbouring channels, by a base that no key changes."""
 
 
 @functools.cache
@@ -72,13 +93,16 @@ def load_families() -> dict[str, dict[str, Any]]:
 class Filled:
     """The part of a configuration that reads text.
 
-    ``raw``: as the file has it, below the keys ``prefix``. ``config``: as transformers fills it in. ``facts``: what the
-    code of its architecture does (`load_families`).
+    ``raw``: as the file has it, below the keys ``prefix``. ``config``: as transformers fills it in; ``whole``: with the
+    parts for other inputs. ``facts``: what the code of its architecture does (`load_families`); ``known``: whether
+    transformers knows it.
     """
 
     raw: Mapping[str, Any]
     config: Any
+    whole: Any
     facts: Mapping[str, Any]
+    known: bool
     source: str
     program: str
     prefix: str
@@ -86,7 +110,7 @@ class Filled:
     @property
     def model(self) -> str:
         """The architecture, as the file names it."""
-        return str(self.raw.get("model_type") or ("" if self.facts is UNKNOWN else self.config.model_type))
+        return str(self.raw.get("model_type") or (self.config.model_type if self.known else ""))
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value of the filled-in configuration; ``default`` where it has none, or one for each layer."""
@@ -114,12 +138,13 @@ class Filled:
                 same = written == value or written is value or (isinstance(written, list) and value in written)
                 if same and not isinstance(written, bool) and re.fullmatch(pattern, key):
                     return f"{prefix}{key}"
-        return f"default of {'Llama' if self.facts is UNKNOWN else self.model or 'the architecture'}"
+        own = self.known or self.model in ROTATE
+        return f"default of {(self.model or 'the architecture') if own else 'Llama'}"
 
 
 def _list_tables(raw: Mapping[str, Any], prefix: str, kind: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the tables of a rotation with their prefixes, that of one kind of layer first."""
-    for key in ("rope_parameters", "rope_scaling"):
+    for key in ("rope_parameters", "rope_scaling", "rotary"):
         table = raw.get(key)
         if isinstance(table, Mapping):
             if isinstance(table.get(kind), Mapping):
@@ -136,7 +161,7 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
     if not isinstance(raw.get("model_type") or "", str):
         raise CheckpointError(f"{source} sets model_type = {show_value(raw['model_type'])}, which is no name")
     # Imported first: it sets the level of its logger, which is quiet below, since what is wrong is raised.
-    from transformers import CONFIG_MAPPING
+    from transformers import CONFIG_MAPPING, PreTrainedConfig
 
     part: dict[str, Any] = copy.deepcopy(dict(raw))
     prefix = ""
@@ -146,12 +171,15 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
             if inside is None:
                 break
             part, prefix = part[inside], f"{prefix}{inside}."
-        known = _is_known(part, CONFIG_MAPPING)
+        known = _is_known(part, CONFIG_MAPPING) and part.get("use_mla") is not False  # which its class does not have
         try:
-            written = copy.deepcopy(part) if known else _rename_for_llama(part, source)
+            written = PreTrainedConfig._decode_special_floats(copy.deepcopy(part))
+            written = written if known else _rename(written, source)
             if program == "transformers4":
                 _write_as_before(written)
-            config = CONFIG_MAPPING[part["model_type"] if known else "llama"].from_dict(written)
+            if isinstance(rule := written.get("rope_scaling"), dict) and program != "transformers5":
+                rule |= {key: "longrope" for key in ("rope_type", "type") if rule.get(key) == "su"}  # its first name
+            config = whole = CONFIG_MAPPING[written["model_type"]].from_dict(written)
         except CheckpointError:
             raise
         except Exception as fault:  # whatever a class of transformers says of a value
@@ -161,8 +189,12 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
         config, inner = getattr(config, inside), part.get(inside)
         if isinstance(inner, dict):  # else the file is flat, and its keys are handed on
             part, prefix = inner, f"{prefix}{inside}."
-    facts = load_families().get(config.model_type, {"pairing": "halves"}) if known else UNKNOWN
-    return Filled(part, config, facts, source, program, prefix)
+    facts = load_families().get(config.model_type, {"pairing": "halves"})
+    if config.model_type in IN_ATTENTION or (part.get("model_type") == "chatglm" and part.get("original_rope", True)):
+        facts = {**UNKNOWN, "pairing": "interleaved"}
+    elif not known and config.model_type == "llama":
+        facts = UNKNOWN
+    return Filled(part, config, whole, facts, known, source, program, prefix)
 
 
 def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
@@ -170,11 +202,12 @@ def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
 
 
 def _is_part(config: Any, raw: Mapping[str, Any], key: str) -> bool:
-    """Whether a part of a configuration reads text: one that the file has, or that alone says how to rotate."""
+    """Whether a part of a configuration reads text: but for BLT's, which is none of its own where no file has it."""
     from transformers import PreTrainedConfig
 
     part = getattr(config, key, None)
-    return isinstance(part, PreTrainedConfig) and (key in raw or not getattr(config, "rope_parameters", None))
+    declared = hasattr(type(config), "rope_parameters") and key != "text_config"
+    return isinstance(part, PreTrainedConfig) and (key in raw or not declared)
 
 
 def _check_sizes(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
@@ -197,30 +230,62 @@ def _write_as_before(raw: dict[str, Any]) -> None:
     rule = raw["rope_scaling"] if isinstance(raw.get("rope_scaling"), dict) else {}
     kind = rule.get("rope_type", rule.get("type"))
     rule.pop("rope_theta", None)  # the base stands outside
+    if "attn_temperature_tuning" in raw:  # Llama 4's first files have a number
+        raw["attn_temperature_tuning"] = bool(raw["attn_temperature_tuning"])
     if kind in ("longrope", "su") and raw.get("original_max_position_embeddings"):
-        rule.pop("factor", None)  # it takes the ratio of the lengths instead
+        rule |= {"factor": None, "original_max_position_embeddings": raw["original_max_position_embeddings"]}
     elif kind in ("yarn", "llama3"):
         raw.pop("original_max_position_embeddings", None)  # it looks for it in the table alone
     if raw.get("model_type") == "nemotron":
+        raw.pop("rope_scaling", None)
+    if (kinds := OLD_KINDS.get(str(raw.get("model_type")))) is not None:
+        full, local = (default if raw.get(key) is None else raw[key] for key, default in kinds[:2])
+        scaled = {**rule, "rope_type": kind or "default"}
+        raw["rope_parameters"] = {
+            "full_attention": {**scaled, "rope_theta": full},
+            "sliding_attention": {
+                **(copy.deepcopy(scaled) if kinds[2] else {"rope_type": "default"}),
+                "rope_theta": local,
+            },
+        }
         raw.pop("rope_scaling", None)
     for value in raw.values():
         if isinstance(value, dict):
             _write_as_before(value)
 
 
-def _rename_for_llama(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return a file with the keys of Llama. Raises CheckpointError where sizes are missing."""
+def _rename(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return a file of an architecture that transformers does not know in the keys of one that it knows.
+
+    That is Llama, but for `SAME_CODE`, and DeepSeek V3 for latent attention. Raises CheckpointError where sizes are
+    missing.
+    """
+    model, latent = raw.get("model_type"), raw.get("kv_lora_rank") is not None and raw.get("qk_rope_head_dim")
     written = copy.deepcopy(dict(raw))
     for key, others in ALIASES.items():
         alias = next((name for name in (key, *others) if raw.get(name) is not None), None)
         if alias is not None:
             written[key] = copy.deepcopy(raw[alias])
+    written["model_type"] = SAME_CODE.get(str(model), "deepseek_v3" if latent else "llama")
+    if written["model_type"] != "llama":
+        return written
+    kinds = raw.get("attn_type_list")
+    if isinstance(kinds, list):  # MiniMax: 1 for softmax attention
+        kinds = written["layer_types"] = ["full_attention" if kind == 1 else "linear_attention" for kind in kinds]
+    if model == "chatglm" and "kv_channels" in raw:  # half of the channels; the first ChatGLM has another rule
+        written["partial_rotary_factor"] = 0.5
+    elif model == "internlm" and isinstance(raw.get("rotary"), Mapping):
+        written["rope_theta"] = raw["rotary"].get("base", 10000)
+        written["rope_scaling"] = {"factor": 1.0, **raw["rotary"]} if raw["rotary"].get("type") == "dynamic" else None
     if written.get("head_dim") is None and not {"hidden_size", "num_attention_heads"} <= set(written):
         raise CheckpointError(f"{source} says neither head_dim nor hidden_size and num_attention_heads")
-    kinds = raw.get("layer_types")
+    kinds = written.get("layer_types")
     written.setdefault("num_hidden_layers", len(kinds) if isinstance(kinds, list) and kinds else 1)
     written.setdefault("hidden_size", written.get("head_dim"))
     if written.get("head_dim") is not None:
         written.setdefault("num_attention_heads", 1)
-    written.pop("model_type", None)
+    if raw.get("rotary_dim") and written.get("partial_rotary_factor") is None:
+        sizes = [written.get("head_dim") or written["hidden_size"], written["num_attention_heads"], raw["rotary_dim"]]
+        width, heads, channels = (check_count(size, "the size of a head", source) for size in sizes)
+        written["partial_rotary_factor"] = channels / (width if written.get("head_dim") else width // heads)
     return written

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.filled import UNKNOWN, Filled, fill_in
+from clockhands.explanation.filled import IN_ATTENTION, ROTATE, Filled, fill_in
 from clockhands.explanation.huggingface_rotation import make_rotation
 from clockhands.explanation.numbers import check_count, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
-from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
 from clockhands.progress import quiet
 
 PROGRAMS = {
@@ -23,8 +23,6 @@ PROGRAMS = {
 
 WITHOUT_ATTENTION = ("linear_attention", "mamba", "conv", "recurrent", "moe", "mlp")
 """Parts of the names of kinds of layers that have no attention."""
-IN_ATTENTION = {"gptj": "interleaved", "codegen": "interleaved", "roformer": "interleaved"}
-"""Architectures that rotate in their attention, by a base that no key changes, and the pairs that they turn."""
 
 
 def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transformers5") -> Positions:
@@ -37,8 +35,12 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
     with quiet("transformers"):
         layers = tuple(_make_layers(filled, rotates=not entry))
     notes = []
-    if filled.facts is UNKNOWN and not entry:
-        notes = [f"transformers 5.23 has no rotary model {filled.model!r}; it is read as Llama would be"]
+    if not (filled.known or entry):
+        names = {"llama": "Llama", "deepseek_v3": "DeepSeek V3"}
+        like = f"{names.get(filled.config.model_type, filled.config.model_type)} would be"
+        like = "its own code is known to do" if filled.model in ROTATE else like
+        without = " without latent attention" if "use_mla" in filled.raw else ""
+        notes = [f"transformers 5.23 has no rotary model {filled.model!r}{without}; it is read as {like}"]
     claimed = _find_claimed_length(filled)
     lengths = [layer.rotation.original_length for layer in layers if layer.rotation and layer.rotation.original_length]
     return Positions(
@@ -50,17 +52,19 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
         trained_length=max(lengths) if lengths else claimed,
         claimed_length=claimed,
         notes=tuple(notes),
-        part=filled.raw if filled.facts is UNKNOWN else {**filled.raw, "model_type": filled.config.model_type},
+        part={**filled.raw, "model_type": filled.config.model_type} if filled.known else filled.raw,
         tables=filled.get("rope_parameters") or {},
+        config=filled.whole,
     )
 
 
 def _find_claimed_length(filled: Filled) -> int | None:
     """Return the length of texts that a configuration claims; of an unknown architecture, only what the file says."""
-    claimed = filled.count("max_position_embeddings")
-    if filled.facts is UNKNOWN and filled.find(claimed, ".*max_.*|.*length|n_positions").startswith("default"):
+    claimed = filled.get("max_position_embeddings")
+    default = filled.find(claimed, ".*max_.*|.*length|n_positions").startswith("default")
+    if default and (not filled.known or claimed == -1):  # XLNet's class has -1 for no limit
         return None
-    return claimed
+    return filled.count("max_position_embeddings")
 
 
 def _find_other_entry(filled: Filled) -> str:
@@ -68,14 +72,20 @@ def _find_other_entry(filled: Filled) -> str:
     model, kind = filled.config.model_type, filled.get("position_embedding_type")
     if filled.get("alibi") is True:
         return "ALiBi (alibi is true)"
+    if not filled.known and kind == "alibi":
+        return "ALiBi (position_embedding_type is 'alibi')"
+    if filled.model == "baichuan" and filled.get("hidden_size") != 4096:
+        return "ALiBi (as Baichuan's code has for all sizes but 7B)"
     if model in ("esm", "granitemoehybrid") and kind not in ("rotary", "rope"):
         return f"no rotation (position_embedding_type is {kind!r})"
     if model == "zamba2" and not filled.get("use_mem_rope"):
         return "no rotation (use_mem_rope is not set)"
-    if filled.get("qk_rope_head_dim") == 0:
+    if filled.known and filled.get("qk_rope_head_dim") == 0:
         return "no rotation (qk_rope_head_dim is 0)"
-    if filled.facts is UNKNOWN and not any("rope" in key or "rotary" in key for key in filled.raw):
-        return "no rotation that the file names (a table, a bias or nothing: the weights tell)"
+    like_others = filled.known or model != "llama" or filled.model in ROTATE or "use_mla" in filled.raw
+    named = any(key.startswith(("rope", "rotary")) for key in filled.raw)
+    if not (like_others or named) or "position_encoding_2d" in filled.raw:  # the first ChatGLM's positions are pairs
+        return f"{NOT_KNOWN}: transformers 5.23 has no {filled.model!r}, and the file names no rotation; its code tells"
     if model not in (*IN_ATTENTION, "esm") and not filled.get("rope_parameters"):
         return "no rotation that the architecture has (a table, a bias or nothing: the weights tell)"
     return ""
@@ -89,8 +99,10 @@ def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
     made = {kind: make_rotation(filled, kind) if rotates else None for kind in sorted(with_attention)}
     layers = []
     for index, kind in enumerate(kinds):
-        attends = kind in with_attention and index not in _list_cross_layers(filled)
-        turns = attends and _rotates(filled, index, kind)
+        attends = kind in with_attention
+        if attends and index in _list_cross_layers(filled):
+            kind = "cross_attention"
+        turns = kind in with_attention and _rotates(filled, index, kind)
         rotation = _change_for_layer(filled, index, made[kind]) if turns else None
         window = _find_window(filled, index, kind) if attends else None
         chunk = filled.count("attention_chunk_size") if "chunked" in kind else None
@@ -114,7 +126,7 @@ def _list_kinds(filled: Filled) -> list[str]:
     if kinds is None:
         everywhere = filled.get("sliding_window") and (
             filled.facts.get("window") == "everywhere"
-            or (filled.facts is UNKNOWN and filled.raw.get("use_sliding_window") is not False)
+            or (not filled.known and filled.raw.get("use_sliding_window") is not False)
         )
         return ["sliding_attention" if everywhere else "full_attention"] * count
     if not isinstance(kinds, list) or len(kinds) < count:
@@ -141,7 +153,7 @@ def _find_window(filled: Filled, index: int, kind: str) -> int | None:
 
 def _rotates(filled: Filled, index: int, kind: str) -> bool:
     """Tell whether a layer rotates its queries and keys."""
-    rule = filled.facts.get("rotates") or ("no_rope_layers" if filled.facts is UNKNOWN else None)
+    rule = filled.facts.get("rotates") or (None if filled.known else "no_rope_layers")
     windowed = "sliding" in kind and filled.get("sliding_window") is not None
     if rule in ("no_rope_layers", "layer_rope_theta"):  # the first name misleads: 1 means that the layer rotates
         listed = filled.get(rule)

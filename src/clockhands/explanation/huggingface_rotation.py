@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.filled import UNKNOWN, Filled
+from clockhands.explanation.filled import Filled
 from clockhands.explanation.numbers import check_count, check_number
 from clockhands.explanation.rotation import Rotation, scale_base, temperature_of
 
@@ -25,7 +25,9 @@ LABELS = {
     },
 }  # fmt: skip
 """Architectures whose tables of ``rope_parameters`` have other names than the kinds of layers that they are for."""
-BASES = "rope_theta|rotary_emb(edding)?_base|rope_(local_)?base(_freq)?|(local|global|compress|swa)_rope_theta|.*theta"
+BASES = (
+    "rope_theta|base|rotary_emb(edding)?_base|rope_(local_)?base(_freq)?|(local|global|compress|swa)_rope_theta|.*theta"
+)
 SHARES = "partial_rotary_factors?|rotary_(pct|dim|percent(age)?)|rope_pct|qk_rope_head_dim"
 WIDTHS = "head_dim|kv_channels|attention_head_dim|qk_rope_head_dim|global_head_dim|.*head_dim"
 
@@ -57,10 +59,10 @@ class _Table:
 
 def _pick_table(filled: Filled, label: str) -> Mapping[str, Any]:
     """Return the numbers of one kind of layer. Raises CheckpointError where its architecture finds none in the file."""
-    if filled.config.model_type == "esm":
-        return {"rope_theta": filled.get("rope_theta")}
-    tables = filled.get("rope_parameters") or {"rope_theta": 10000.0}
-    by_kind = filled.facts.get("by_kind", filled.facts is UNKNOWN and label in tables)
+    tables = filled.get("rope_parameters")
+    if filled.config.model_type == "esm" or not tables:
+        return {"rope_theta": filled.get("rope_theta", 10000.0)}
+    by_kind = filled.facts.get("by_kind", not filled.known and label in tables)
     if by_kind and label not in tables:
         raise CheckpointError(
             f"{filled.source} has no table for {label!r} in rope_parameters, and {filled.model} reads one for each "
@@ -77,8 +79,7 @@ def _standardize(filled: Filled, label: str | None) -> Any:
     config = filled.of_kind(label) if label and filled.facts.get("by_kind") else filled.config
 
     def pick() -> Any:
-        tables = config.rope_parameters or {"rope_theta": 10000.0}
-        return tables if label is None else tables[label]
+        return config.rope_parameters if label is None else config.rope_parameters[label]
 
     table = pick()
     if isinstance(table, Mapping) and table.get("rope_type", "default") != "default":
@@ -103,7 +104,13 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
             f"{filled.source} makes {channels} channels rotate with base {base}; both must be positive, channels at "
             f"least 2 ({table.origin['channels']}, {table.origin['base']})"
         )
-    vllm = filled.program == "vllm"
+    vllm, old = filled.program == "vllm", filled.program == "transformers4"
+    if filled.model == "chatglm" and filled.raw.get("rope_ratio") is not None:
+        base *= check_number(filled.raw["rope_ratio"], "rope_ratio", filled.source)
+        table.origin["base"] = "10,000 in the code, times rope_ratio"
+    if rule == "ntk":  # of GTE: a base times the factor, and all frequencies divided by factor^(2/d)
+        base *= table.number("factor", None, "factor", least=1)
+        table.origin["base"] += ", times factor"
     if rule == "dynamic" and (vllm or filled.facts.get("alpha")) and table.values.get("alpha"):
         alpha = table.number("alpha", None, "alpha", least=0)
         rule, base = "default", scale_base(base, alpha, channels)
@@ -114,18 +121,20 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
         table.origin["original_length"] += ", times 4 in vLLM's M-RoPE"
     if rule == "llama3":
         low, high = (table.number(f"{end}_freq_factor", None, f"{end}_frequency_factor") for end in ("low", "high"))
+    factor = _read_factor(table, rule, original)
     rotation = Rotation(
         head_dim=head_dim,
         channels=channels,
         base=base,
-        rule=rule,  # type: ignore[arg-type]
-        factor=_read_factor(table, rule, original),
+        rule="linear" if rule == "ntk" else rule,  # type: ignore[arg-type]
+        factor=factor ** (2 / channels) if rule == "ntk" else factor,
         original_length=original,
         beta_fast=table.number("beta_fast", 32.0, "beta_fast") if rule == "yarn" else 32.0,
         beta_slow=table.number("beta_slow", 1.0, "beta_slow") if rule == "yarn" else 1.0,
-        # transformers asks the whole of rope_parameters, also where kinds of layers have tables of their own.
+        # transformers 5 asks the whole of rope_parameters, also where kinds of layers have tables of their own.
         extrapolation=table.number("extrapolation_factor", 1.0, "extrapolation") if vllm and rule == "yarn" else 1.0,
-        truncate=rule != "yarn" or (filled.get("rope_parameters") or {}).get("truncate", True) is not False,
+        truncate=rule != "yarn"
+        or (table.values if old else filled.get("rope_parameters")).get("truncate") is not False,
         low_frequency_factor=low,
         high_frequency_factor=high,
         factors=_read_factors(table, rule, "short_factor", channels) or _list_orders(table, rule, base, channels),
@@ -145,6 +154,8 @@ def _read_rule(table: _Table) -> str:
     rule = SAME_RULE.get(str(written), str(written))
     where = table.find(written, "(rope_)?type")
     table.origin["rule"] = "no rope_type is set" if rule == "default" and where.startswith("default") else where
+    if rule == "ntk" and not table.filled.known and table.values.get("mixed_b") is None:
+        return rule
     if rule not in RULES or (rule != "default" and table.filled.facts.get("plain")):
         known = "is not known" if rule not in RULES else f"{table.filled.model} does not have"
         raise CheckpointError(f"{table.filled.source} sets rope_type {rule!r} ({where}), which {known}")
@@ -185,11 +196,14 @@ def _count_channels(table: _Table, rule: str, head_dim: int) -> tuple[float, int
         return 1.0, check_count(rotary or filled.get("n_embd"), table.origin["channels"], filled.source)
     usual = filled.facts.get("share", 1.0) if rule == "default" else 1.0
     share = table.number("partial_rotary_factor", usual, "channels", SHARES, least=0)
-    if filled.program == "transformers4" and "share" not in filled.facts and share != 1:
-        raise CheckpointError(
-            f"{filled.source} sets {table.origin['channels']} = {share:g}, by which transformers 4 makes a table for "
-            f"{int(head_dim * share)} channels; attention there multiplies all {head_dim} by it, and fails"
-        )
+    if filled.program == "transformers4" and "share" not in filled.facts:
+        written = check_number(filled.raw.get("partial_rotary_factor") or share, "partial_rotary_factor", filled.source)
+        if written != 1:
+            raise CheckpointError(
+                f"{filled.source} sets {filled.prefix}partial_rotary_factor = {written:g}, by which transformers 4 "
+                f"makes a table for {int(head_dim * written)} channels; attention there multiplies all {head_dim} by "
+                "it, and fails"
+            )
     if rule == "proportional" or (rule == "default" and "share" not in filled.facts):
         return share, head_dim
     if table.origin["channels"].startswith("default of") and filled.raw.get("rotary_dim") is not None:
@@ -220,9 +234,7 @@ def _find_original_length(table: _Table, rule: str) -> int | None:
     origin = table.find(value, "original_max_position_embeddings")
     if origin.startswith("default") and value == filled.get("max_position_embeddings"):
         origin = "max_position_embeddings"
-    if value is None or (
-        filled.facts is UNKNOWN and filled.find(value, ".*(max_pos|length|n_pos).*").startswith("def")
-    ):
+    if value is None or (not filled.known and filled.find(value, ".*(max_pos|length|n_pos).*").startswith("def")):
         raise CheckpointError(
             f"{filled.source} sets rope_type {rule!r}, but neither original_max_position_embeddings nor "
             "max_position_embeddings, without which the rule means nothing"

@@ -8,6 +8,9 @@ from typing import Any
 
 from clockhands.explanation.rotation import Rotation
 
+NOT_KNOWN = "not known"
+"""How the ``entry`` of a file begins that does not say how positions enter."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -34,7 +37,7 @@ class Positions:
     ``trained_length``, ``claimed_length``: tokens, None where the file does not say. ``notes``: what the reader should
     know. ``unread``: keys about position that this program does not read here. ``strange``: keys that look like
     position, with their values, and are not understood. ``part``: of a ``config.json``, the part that reads text;
-    ``tables``: its ``rope_parameters`` as transformers fills them in.
+    ``tables``: its ``rope_parameters`` as transformers fills them in; ``config``: all that it fills in.
     """
 
     source: str
@@ -49,6 +52,7 @@ class Positions:
     strange: tuple[tuple[str, str], ...] = ()
     part: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     tables: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    config: Any = field(default=None, compare=False, repr=False)
 
     def groups(self) -> Iterator[tuple[list[int], Layer]]:
         """Yield the different layers in order of first appearance, each with the numbers of those that equal it."""

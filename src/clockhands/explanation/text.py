@@ -8,7 +8,7 @@ from typing import Any
 
 from clockhands.explanation.difference import Difference, compute_scale
 from clockhands.explanation.rotation import Rotation
-from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
 from clockhands.explanation.warnings import list_warnings, name_layers
 
 EXACT_TO = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
@@ -45,7 +45,8 @@ def _describe_layer(numbers: list[int], layer: Layer, positions: Positions, leng
         yield f"  {layer.temperature}"
     rotation = layer.rotation
     if rotation is None:
-        yield "  rotates nothing" if layer.attends else "  has no softmax attention"
+        still = "how it rotates is not known" if positions.entry.startswith(NOT_KNOWN) else "rotates nothing"
+        yield f"  {still}" if layer.attends else "  has no softmax attention"
         return
     yield from _describe_rotation(rotation)
     yield from _describe_hands(rotation, positions.trained_length, length)

@@ -37,8 +37,21 @@ def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Pos
         if not any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
             known = path[-1] in KNOWN
             (unread if known else strange).append((".".join(path), show_value(value)))
-    names = (name for name, _ in unread)
+    names = [name for name, _ in unread]
+    # Without them the other keys are found in which the same numbers stand.
+    bare = _remove(raw, names)
+    if names and not _differs(bare, positions, read):
+        positions = dataclasses.replace(positions, layers=read(bare).layers)
     return dataclasses.replace(positions, unread=(*positions.unread, *names), strange=tuple(strange))
+
+
+def _remove(raw: Mapping[str, Any], names: list[str], prefix: str = "") -> dict[str, Any]:
+    """Return a configuration without some keys, which are given with the tables that they stand in."""
+    return {
+        key: _remove(value, names, f"{prefix}{key}.") if isinstance(value, Mapping) else value
+        for key, value in raw.items()
+        if f"{prefix}{key}" not in names
+    }
 
 
 def _list_keys(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
