@@ -17,7 +17,7 @@ from clockhands.data import open_corpus
 from clockhands.data.population import Listed
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.survival import draw_splits
+from clockhands.inspection.measures.survival import _draw_splits
 from clockhands.inspection.reading.interventions import MOST_TEXTS
 from clockhands.model import Transformer, TransformerConfig
 
@@ -103,7 +103,7 @@ def test_read_back_by_a_probe_with_and_without_residuals() -> None:
     model = Transformer(TransformerConfig(kind="encoder", encoder_layers=1, **sizes)).eval()
     subject, recorded = planted.subject_of(model)
     finding = planted.answer("survival", subject, recorded)
-    splits = [*draw_splits(recorded)]
+    splits = [*_draw_splits(recorded)]
     for layer in (0, 1):
         share = probe.compute(recorded.hidden[layer][:, recorded.measured_T], splits)
         assert column(finding, "position")[layer] == pytest.approx(share, abs=0.01)

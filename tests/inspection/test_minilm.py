@@ -78,7 +78,7 @@ def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, rec
     assert found.value == pytest.approx(0.09, abs=0.02)
     tables = subject.read_tables()
     assert tables is not None
-    assert loudness.find_outlier_rows(tables) == [0]
+    assert loudness._find_outlier_rows(tables) == [0]
     assert float(tables.positions_ND[0].norm()) == pytest.approx(2.36, abs=0.01)
 
 
@@ -98,9 +98,9 @@ def test_its_position_table_is_a_clock(subject: Subject) -> None:
 
 
 def test_the_hidden_states_lose_position(recorded: Capture) -> None:
-    shares = [survival.estimate_position_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
+    shares = [survival._estimate_position_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
     assert shares[0] == pytest.approx(0.118, abs=0.04)
     assert shares[1] > shares[0]
     assert shares[-1] < 0.04
-    assert survival.compute_stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
+    assert survival._compute_stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
     assert torch.isfinite(recorded.hidden[-1]).all()

@@ -25,7 +25,7 @@ from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split_logits
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
-from clockhands.inspection.reading.reading import Reading, find_influence
+from clockhands.inspection.reading.reading import Reading, _find_influence
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.run import _use_evaluation_mode, check_memory, count_bytes
 from clockhands.model import PositionConfig
@@ -184,7 +184,7 @@ def test_own_models(name: str) -> None:
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
 def test_own_models_of_every_kind(kind: str) -> None:
     subject = Subject.of(own("rope", kind))
-    assert find_influence(subject.forward, _ids()).causal == (kind == "decoder")
+    assert _find_influence(subject.forward, _ids()).causal == (kind == "decoder")
     assert inspect(subject, texts=_ids(), control=False)["logits.layers"].details["error"] < 1e-5
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.attention import record
-from clockhands.inspection.measures.distance_curve import compute_distance_curve
+from clockhands.inspection.measures.distance_curve import _compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import (
     DATA_DEPENDENT,
@@ -77,7 +77,7 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
         assert float((kernel - kernel[:1]).abs().max()) < 1e-12
         assert float(batch.compute_term(DATA_DEPENDENT).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
     if name in ("carope", "forgetting", "repo"):  # the others' convolutions begin with the text
-        assert compute_distance_curve(split_first_batch(layer))[1] < 1e-6, "and is a function of the distance alone"
+        assert _compute_distance_curve(split_first_batch(layer))[1] < 1e-6, "and is a function of the distance alone"
 
 
 def _measure_data_dependent(name: str) -> float:

@@ -10,10 +10,10 @@ import transformers as hf
 
 from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
-from clockhands.inspection.measures import cross_attention
+from clockhands.inspection.measures.heads import MOST_APART, _read_cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.reading import find_influence
-from clockhands.inspection.reading.windows import MOST_PIECE_CHARACTERS, choose_windows, cut_pair_windows
+from clockhands.inspection.reading.reading import _find_influence
+from clockhands.inspection.reading.windows import MOST_PIECE_CHARACTERS, _cut_pair_windows, choose_windows
 from clockhands.model import PositionConfig, TokenBatch
 from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
@@ -48,7 +48,7 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
     """Hidden states, self-attention and cross-attention against the whole model, called from outside."""
     subject = Subject.of(tiny(name), side="decoder")
     recorded = _captured(subject)
-    assert find_influence(subject.forward, recorded.ids_NT, source_NS=recorded.source_NS).causal
+    assert _find_influence(subject.forward, recorded.ids_NT, source_NS=recorded.source_NS).causal
     whole, source = tiny(name), _sources()
     for part in whole.modules():
         if isinstance(part, hf.PreTrainedModel):  # in older versions the stacks of T5 do not follow the whole
@@ -63,10 +63,8 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
     for layer, theirs in zip(recorded.layers, told.decoder_attentions, strict=True):
         for rows, call in layer.replay_all():
             torch.testing.assert_close(call.weights_BHST, theirs[rows], atol=1e-6, rtol=1e-5)
-    for found, theirs in zip(
-        cross_attention.read_cross_attention(subject, recorded), told.cross_attentions, strict=True
-    ):
-        near = (torch.arange(12)[:, None] - torch.arange(9)).abs() <= cross_attention.NEAR
+    for found, theirs in zip(_read_cross_attention(subject, recorded), told.cross_attentions, strict=True):
+        near = (torch.arange(12)[:, None] - torch.arange(9)).abs() <= MOST_APART
         torch.testing.assert_close(found.near_H, (theirs.double() * near).sum(-1).mean((0, 2)), atol=1e-6, rtol=1e-5)
 
 
@@ -123,7 +121,7 @@ LETTERS = make_splitter(lambda text: [*map(ord, text)])
 
 def test_windows_of_translations_stand_beside_what_they_translate() -> None:
     pairs = [(f"s{number}", f"t{number}") for number in range(10, 58)]
-    found = cut_pair_windows(LETTERS, LETTERS, pairs, length=8, count=9, start=0)
+    found = _cut_pair_windows(LETTERS, LETTERS, pairs, length=8, count=9, start=0)
     assert found.ids_NT.shape == (9, 8)
     letters = ["".join(map(chr, row[2:])) for row in found.ids_NT.tolist()]
     assert letters[0] == "t10t11", "after the decoder's first token and the tokenizer's own"

@@ -16,7 +16,7 @@ import transformers as hf
 from clockhands.data import open_corpus, train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection import inspect
-from clockhands.inspection.reading.reading import find_influence
+from clockhands.inspection.reading.reading import _find_influence
 from clockhands.inspection.reading.sentences import NOUNS, VERBS
 from clockhands.models import choose_class, find_task, refuse_unknown_positions
 from clockhands.models.door import _open_training_corpus, open_subject, open_tokenizer
@@ -109,7 +109,7 @@ def test_a_folder_opens_with_its_weights(folder: Path) -> None:
     assert subject.mechanisms == ("learned",)
     assert subject.tokenizer is None
     torch.testing.assert_close(subject.read_token_table(), tiny("bert").get_input_embeddings().weight.detach())
-    assert not find_influence(subject.forward, torch.randint(3, 97, (4, 8))).causal
+    assert not _find_influence(subject.forward, torch.randint(3, 97, (4, 8))).causal
 
 
 def test_a_hub_name_that_cannot_be_had(capsys: pytest.CaptureFixture[str], logged: Logged) -> None:

@@ -15,13 +15,22 @@ import torch
 
 from clockhands.attention import attend
 from clockhands.errors import PositionError
-from clockhands.scheme_pages.page import PAGE_SIZES, list_limits, make_page, make_pages
+from clockhands.options import options_of
+from clockhands.scheme_pages.page import (
+    EXCEPTIONS,
+    PAGE_SIZES,
+    _list_excuses,
+    _list_limits,
+    find_excuse,
+    make_page,
+    make_pages,
+)
 from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Declares, Scheme, build
 from clockhands.shapes import Tensor
 from tests.answers import kept, scheme_results
 from tests.answers.test_scheme_results import BASE, SINKS, plant
-from tests.schemes.oracles import ORACLES
+from tests.schemes.oracles import ORACLES, VARIANTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
 STUDIES = DOCS.parents[1] / "src" / "clockhands" / "studies"
@@ -237,7 +246,7 @@ def test_a_page_says_where_its_scheme_does_not_serve(name: str) -> None:
 
 def test_every_phrase_is_said_where_it_holds_and_only_there() -> None:
     plain = Declares(translation_invariant=True, real_valued=True, axes=None)
-    assert list_limits(plain, plain, 1.99) == list_limits(plain, plain, None) == []
+    assert _list_limits(plain, plain, 1.99) == _list_limits(plain, plain, None) == []
     changes = {
         "a shift of all positions": {"translation_invariant": False},
         "tokens that are further apart are refused": {"beyond": "raise"},
@@ -251,9 +260,36 @@ def test_every_phrase_is_said_where_it_holds_and_only_there() -> None:
         "it draws random numbers": {"stochastic": True},
     }  # fmt: skip
     for phrase, change in changes.items():
-        (limit,) = list_limits(dataclasses.replace(plain, **change), plain, None)  # type: ignore[arg-type]
+        (limit,) = _list_limits(dataclasses.replace(plain, **change), plain, None)  # type: ignore[arg-type]
         assert phrase in limit
-    (limit,) = list_limits(plain, dataclasses.replace(plain, causal_only=True), None)
+    (limit,) = _list_limits(plain, dataclasses.replace(plain, causal_only=True), None)
     assert limit.startswith("in an encoder")
-    (limit,) = list_limits(plain, plain, 2.5)
+    (limit,) = _list_limits(plain, plain, 2.5)
     assert limit == "where the time of attention counts: it takes 2.50 times that of no position"
+
+
+def defaults(name: str) -> dict[str, object]:
+    return {key: option.default for key, option in options_of(CATALOGUE[name]).items()}
+
+
+def test_every_exception_names_a_scheme_its_options_and_a_reason() -> None:
+    for broken in (each for exceptions in EXCEPTIONS.values() for each in exceptions):
+        assert broken.reason
+        assert set(broken.when) <= set(defaults(broken.scheme))
+
+
+def test_an_exception_is_as_wide_as_the_options_that_it_names() -> None:
+    for law, exceptions in EXCEPTIONS.items():
+        for broken in exceptions:
+            whole = defaults(broken.scheme)
+            assert find_excuse(law, broken.scheme, {**whole, **broken.when}) == broken.reason
+            tried = [{**whole, **options} for options in VARIANTS[broken.scheme]]
+            covered = [bool(find_excuse(law, broken.scheme, options)) for options in tried]
+            assert any(covered), f"no variant of {broken.scheme} shows that it breaks {law!r}"
+            assert not broken.when or not all(covered), f"no variant of {broken.scheme} shows that it can keep {law!r}"
+
+
+def test_the_page_tells_the_option_that_breaks_a_law() -> None:
+    assert _list_excuses("index") == {"packing": "with normalise=length it reads the longest document of the row"}
+    assert _list_excuses("rope")["packing"].startswith("with spectrum=dynamic its frequencies")
+    assert _list_excuses("none") == {}

@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from clockhands.findings import Figure, Mark
-from clockhands.scheme_pages.picture import (
-    PICTURE_SIZES,
-    adds_vectors,
-    compute_effect,
-    make_encoding_panel,
-    make_figure,
-)
+from clockhands.scheme_pages.picture import PICTURE_SIZES, _compute_effect, _make_encoding_panel, make_figure
 from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Index, Sinusoidal, build
 
@@ -58,7 +52,7 @@ def test_each_panel_of_a_figure_shows_something(name: str) -> None:
 def test_a_key_is_drawn_only_where_it_may_be_attended_to(name: str) -> None:
     """Later keys are hidden by the causal mask, and those of three schemes as their equations say."""
     scheme = build(CATALOGUE, name, PICTURE_SIZES, complete_options(name))
-    if adds_vectors(scheme):
+    if "encode" in scheme.active_hooks():
         return
     sees = {
         "window": lambda query, key: query - key <= 11,
@@ -116,9 +110,9 @@ def test_a_token_that_places_itself_far_off_is_seen_in_its_row_and_column() -> N
 
 def test_what_depends_on_distance_alone_is_alike_along_diagonals() -> None:
     for name, options in (("rope", {}), ("alibi", {}), ("rerope", {"window": 8})):
-        logits = compute_effect(build(CATALOGUE, name, PICTURE_SIZES, options).eval()).values_HSS[0]
+        logits = _compute_effect(build(CATALOGUE, name, PICTURE_SIZES, options).eval()).values_HSS[0]
         assert all(float(logits.diagonal(-r).std()) < 1e-4 for r in range(1, 30)), name
-    steps = compute_effect(build(CATALOGUE, "self-extend", PICTURE_SIZES, {"window": 4, "group": 4}).eval())
+    steps = _compute_effect(build(CATALOGUE, "self-extend", PICTURE_SIZES, {"window": 4, "group": 4}).eval())
     assert float(steps.values_HSS[0].diagonal(-9).std()) > 1e-3, "groups begin at position 0"
 
 
@@ -132,5 +126,5 @@ def test_a_caption_says_what_is_drawn() -> None:
 
 def test_colours_diverge_from_zero_where_there_are_values_on_both_sides() -> None:
     """Sinusoids are on both sides; the index is never below 0."""
-    diverging = [make_encoding_panel(scheme).marks[0].diverging for scheme in (Sinusoidal(8), Index(8))]
+    diverging = [_make_encoding_panel(scheme).marks[0].diverging for scheme in (Sinusoidal(8), Index(8))]
     assert diverging == [True, False]

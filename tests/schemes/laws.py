@@ -15,7 +15,7 @@ from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import PositionError
 from clockhands.options import options_of
-from clockhands.scheme_pages.excused_laws import find_excuse
+from clockhands.scheme_pages.page import find_excuse
 from clockhands.scheme_pages.variants import complete_options
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from tests.schemes.oracles import VARIANTS

@@ -11,7 +11,7 @@ import torch
 from clockhands import positions
 from clockhands.attention import attend, attend_reference
 from clockhands.errors import PositionError
-from clockhands.scheme_pages.excused_laws import list_excuses
+from clockhands.scheme_pages.page import _list_excuses
 from clockhands.schemes import CATALOGUE, Sizes, build
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, Inputs, encoded, every, inputs, make, place, run
 
@@ -126,7 +126,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         out = attend_reference(scheme, data.q, data.k, data.v, pos, pos, causal=True).out_BHSK
         return torch.cat([out.flatten(), encoded(scheme, data.pos).double().flatten()])
 
-    excused = "finite differences of parameters" in list_excuses(name)
+    excused = "finite differences of parameters" in _list_excuses(name)
     if excused:
         assert torch.autograd.gradcheck(everything, wanted, atol=1e-4, fast_mode=True)
     # Whether one random projection shows what float32 rounds away is chance; among all entries some always do.

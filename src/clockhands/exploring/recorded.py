@@ -149,7 +149,7 @@ def _read_positions(subject: Subject, kernels: Tensor | None) -> tuple[dict[str,
             return scheme | {"name": "learned"}, rows_ND
         layout = "interleaved" if hands.pairs[0][1] == 1 else "half"
         frequencies = [2 * math.pi / period for period in hands.periods]
-        amplitude = float(hands.orbits[0].norm(dim=-1).mean())
+        amplitude = float(rows_ND[:, hands.pairs[0]].norm(dim=-1).mean())
         options = {"layout": layout, "amplitude": amplitude, **_find_base(frequencies)}
         return scheme | {"name": "sinusoidal", "options": options, "frequencies": frequencies}, rows_ND
     frequencies = _read_rotation(subject)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from clockhands.findings import choose_digits
+
 LEAST_PERCENT = 5e-4
 """A smaller percentage is written as 0.0 %: it is rounding."""
 
@@ -23,21 +25,16 @@ def format_percent(share: float, more: int = 0) -> str:
     return f"{value:.{more + (0 if abs(value) >= 9.95 else 1)}f} %".replace("-", "−")
 
 
-def _count_digits(low: float, high: float) -> int:
-    """Return how many more digits keep two different ends of an interval apart, six at most; 0 where none does."""
-    apart = (more for more in range(7) if format_percent(low, more) != format_percent(high, more))
-    return next(apart, 0)
-
-
 def format_percent_range(low: float, high: float) -> str:
     """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
-    more = _count_digits(low, high)
+    more = choose_digits(low, high, 0, format_percent)
     return f"{format_percent(low, more)} to {format_percent(high, more)}"
 
 
 def format_estimate(share: float, low: float, high: float) -> tuple[str, str]:
     """Return a share, and ``95 % interval 90 % to 93 %``; the share has as many digits as its interval."""
-    return format_percent(share, _count_digits(low, high)), f"95 % interval {format_percent_range(low, high)}"
+    shown = format_percent(share, choose_digits(low, high, 0, format_percent))
+    return shown, f"95 % interval {format_percent_range(low, high)}"
 
 
 def format_ratio(value: float) -> str:

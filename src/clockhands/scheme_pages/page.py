@@ -1,4 +1,8 @@
-"""Read from the class of a scheme what its page says: equation, options, source, declarations. Plain data."""
+"""Read from the class of a scheme what its page says: equation, options, source, declarations. Plain data.
+
+And the laws that schemes break: the tests expect a law to fail under exactly the options that stand here, and to hold
+under all others, and the page says why.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from clockhands.options import describe, options_of, read_docstring
-from clockhands.scheme_pages.excused_laws import list_excuses
+from clockhands.options import defaults_of, describe, options_of, read_docstring
 from clockhands.scheme_pages.variants import VARIANTS, Variant, complete_options
-from clockhands.schemes import CATALOGUE, Declares
+from clockhands.schemes import CATALOGUE, Declares, read_part
 from clockhands.schemes.catalogue import Sizes, build
 
 COSTS = Path(__file__).with_name("costs.json")
@@ -112,8 +116,8 @@ def make_page(name: str, overrides: Mapping[str, Any] | None = None, sizes: Mapp
         numbers=scheme.list_numbers(),
         per_layer=kind.per_layer,
         cost=cost,
-        limits=tuple(list_limits(scheme.declares, in_encoder.declares, cost)),
-        excuses=list_excuses(name),
+        limits=tuple(_list_limits(scheme.declares, in_encoder.declares, cost)),
+        excuses=_list_excuses(name),
         # As a person types it, with what is printed.
         example=textwrap.dedent(inspect.cleandoc(kind.__doc__ or "").partition("\nExamples:\n")[2]).rstrip(),
         variants=tuple(variant for variant in VARIANTS if variant.of == name),
@@ -141,7 +145,7 @@ SLOW = 2.0
 """Times the cost of no position from which a page says that a scheme costs time."""
 
 
-def list_limits(declares: Declares, in_encoder: Declares, cost: float | None) -> list[str]:
+def _list_limits(declares: Declares, in_encoder: Declares, cost: float | None) -> list[str]:
     """Return where a scheme does not serve, one phrase each, by what it declares and by its measured cost.
 
     ``in_encoder``: what it declares where the model has no causal mask.
@@ -173,3 +177,63 @@ def list_limits(declares: Declares, in_encoder: Declares, cost: float | None) ->
     if cost is not None and cost >= SLOW:
         limits.append(f"where the time of attention counts: it takes {cost:.2f} times that of no position")
     return limits
+
+
+class _BrokenLaw(NamedTuple):
+    """One law that one scheme breaks, with ``when``: the values of options under which it does, or always."""
+
+    scheme: str
+    reason: str
+    when: Mapping[str, Any] = MappingProxyType({})
+
+
+_FLOAT32 = "is computed in float32 whatever the inputs, too coarse for finite differences"
+_DIGITS = "and float32 carries seven digits of a million through it"
+_LONGEST = "its frequencies follow the longest document of the row"
+
+EXCEPTIONS: dict[str, tuple[_BrokenLaw, ...]] = {
+    "packing": (
+        _BrokenLaw("index", "it reads the longest document of the row", {"normalise": "length"}),
+        _BrokenLaw("rope", _LONGEST, {"spectrum": "dynamic"}),
+        _BrokenLaw("rope", _LONGEST, {"spectrum": "longrope"}),
+    ),
+    "far": (
+        _BrokenLaw("dape", f"its network is fed biases as they are, {_DIGITS}", {"base": "alibi"}),
+        _BrokenLaw("dynamic", f"its network is fed distances as they are, {_DIGITS}", {"log_distance": False}),
+        _BrokenLaw("xpos", "its factors leave the range of float32 over such spans, which it refuses"),
+        _BrokenLaw("swin", "offsets beyond its window raise PositionError"),
+        _BrokenLaw("diet", "distances beyond its table raise PositionError", {"form": "relative"}),
+    ),
+    "finite differences of parameters": (
+        _BrokenLaw("dape", f"its bias {_FLOAT32}"),
+        _BrokenLaw("path", f"its coordinates are {_FLOAT32.removeprefix('is ')}"),
+        _BrokenLaw("dynamic", f"its curve {_FLOAT32}"),
+        _BrokenLaw("fire", f"its curve {_FLOAT32}"),
+    ),
+}
+
+
+def find_excuse(law: str, scheme: str, options: Mapping[str, Any]) -> str:
+    """Return why a scheme breaks a law under these options (defaults included); empty if it keeps it.
+
+    A composition breaks the laws that its parts break.
+    """
+    if scheme == "composition":
+        parts = [read_part(entry) for entry in options["schemes"]]
+        wholes = ((name, {**defaults_of(options_of(CATALOGUE[name])), **own}) for name, own in parts)
+        return next((reason for name, whole in wholes if (reason := find_excuse(law, name, whole))), "")
+    for broken in EXCEPTIONS.get(law, ()):
+        if scheme == broken.scheme and all(options[name] == value for name, value in broken.when.items()):
+            return broken.reason
+    return ""
+
+
+def _list_excuses(name: str) -> dict[str, str]:
+    """Return for each law that a scheme breaks the options under which it does, and why."""
+    broken: dict[str, list[str]] = {}
+    for law, exceptions in EXCEPTIONS.items():
+        for exception in exceptions:
+            if exception.scheme == name:
+                options = ",".join(f"{option}={value}" for option, value in exception.when.items())
+                broken.setdefault(law, []).append(f"with {options} {exception.reason}" if options else exception.reason)
+    return {law: "; ".join(reasons) for law, reasons in broken.items()}

@@ -94,7 +94,7 @@ def make_positions(scheme: Scheme, batch: int, length: int) -> Tensor:
 
 
 @torch.no_grad()
-def compute_effect(scheme: Scheme, length: int = DISTANCES) -> Effect:
+def _compute_effect(scheme: Scheme, length: int = DISTANCES) -> Effect:
     """Compute what a scheme does to texts of ``length`` tokens, in the quantity that shows it.
 
     Where a table is shorter than ``length``, half of that is tried, and so on.
@@ -188,17 +188,12 @@ def make_figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure
     said += f", {start}, with {PICTURE_SIZES.num_heads} heads of {PICTURE_SIZES.head_dim}"
     axes = scheme.declares.axes or 1
     along = f"; positions go along the last of {axes} axes" if axes > 1 else ""
-    if adds_vectors(scheme):
+    if "encode" in scheme.active_hooks():
         drawn = f"the vectors of the first {ROWS} positions, and the cosine of two by their distance"
-        return Figure((make_encoding_panel(scheme), _make_similarity_panel(scheme)), f"{said}: {drawn}{along}")
-    effect = compute_effect(scheme)
+        return Figure((_make_encoding_panel(scheme), _make_similarity_panel(scheme)), f"{said}: {drawn}{along}")
+    effect = _compute_effect(scheme)
     drawn = f"{effect.quantity.caption}; hatched: later keys{' and those that are hidden' if effect.hides else ''}"
     return Figure((_make_curve_panel(effect), _make_place_panel(effect)), f"{said}: {drawn}{along}")
-
-
-def adds_vectors(scheme: Scheme) -> bool:
-    """Tell whether a scheme adds vectors at the embedding."""
-    return "encode" in scheme.active_hooks()
 
 
 @torch.no_grad()
@@ -210,7 +205,7 @@ def _compute_encoding(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S P"
     return vectors[0]
 
 
-def make_encoding_panel(scheme: Scheme) -> Panel:
+def _make_encoding_panel(scheme: Scheme) -> Panel:
     """Make the heatmap of the vectors: rows are positions, columns are channels."""
     rows = tuple(tuple(row) for row in _compute_encoding(scheme).tolist())
     mark = Mark("heatmap", z=rows, diverging=min(map(min, rows)) < 0)

@@ -76,10 +76,10 @@ def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any])
     if inspect.Parameter.VAR_POSITIONAL in kinds.values():
         sizes = ()  # the parts of a composition, which it checks itself
     if len(sizes) > len(places):
-        takes = f"takes {' and '.join(places)} by position" if places else "takes nothing by position"
-        raise _ArgumentError(
-            f"{kind.__name__} {takes}, and {len(sizes)} values were given; {_list_options(parameters)}"
-        )
+        takes = f"takes {' and '.join(places) or 'nothing'} by position"
+        own = ", ".join(name for name, place in kinds.items() if place is inspect.Parameter.KEYWORD_ONLY)
+        advice = f"write options with their names: {own}" if own else "it has no options"
+        raise _ArgumentError(f"{kind.__name__} {takes}, and {len(sizes)} values were given; {advice}")
     arguments = {**dict(zip(places, sizes, strict=False)), **options}
     for name in options:
         if name not in parameters:
@@ -132,12 +132,6 @@ def _suggest(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
             others = f" (or of {', '.join(takers[1:])})" if takers[1:] else ""
             return f"; it is one of a spectrum, as in spectrum={takers[0]}({name}=...){others}"
     return suggest_nearest(name, parameters)
-
-
-def _list_options(parameters: Mapping[str, inspect.Parameter]) -> str:
-    """Return how options are written."""
-    options = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    return f"write options with their names: {', '.join(options)}" if options else "it has no options"
 
 
 def _show_example(kind: type, parameters: Mapping[str, inspect.Parameter]) -> str:

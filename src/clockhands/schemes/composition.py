@@ -23,6 +23,7 @@ from clockhands.schemes.scheme import (
     Declares,
     KeyPositions,
     Keys,
+    Located,
     Logits,
     MaskedPairs,
     Places,
@@ -101,7 +102,10 @@ class Composition(Scheme):
         # Neither in a tuple nor in _PartPositions does nn.Module register a scheme.
         self._after_rotation = (find_scheme_after_rotation(parts),)
         self._sinks = tuple(part for part in parts if part.split_sinks() is not None)
-        self._beside_sinks = (self._make_scheme_beside_sinks(),)
+        others = [part for part in parts if part not in self._sinks]
+        # All other parts as one scheme, for kernels, which get the logits of sinks apart.
+        beside = find_scheme_after_rotation(others) or Composition(schemes=others) if self._sinks and others else None
+        self._beside_sinks = (beside,)
         self._positions = _PartPositions(parts)
         self.arguments = {}
         # The parts agree (``find_conflicts``), but for those that go with any heads.
@@ -155,13 +159,6 @@ class Composition(Scheme):
                 return self._beside_sinks[0] or split[0], split[1]
         return None
 
-    def _make_scheme_beside_sinks(self) -> Scheme | None:
-        """Make one scheme of all parts but the sinks; None if there are no sinks, or no other parts."""
-        others = [part for part in self.parts if part not in self._sinks]
-        if not self._sinks or not others:
-            return None
-        return find_scheme_after_rotation(others) or Composition(schemes=others)
-
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return the keys of all parts; None where transformers has no equal of one of them."""
         # transformers counts places in the row, and has no window over several coordinates.
@@ -181,7 +178,7 @@ class Composition(Scheme):
         encodings = [encoding for part, pos in placed if (encoding := part.encode(pos, layer)) is not None]
         return sum(encodings[1:], encodings[0]) if encodings else None
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
         return self._positions.locate(x_BSD, pos_BS, past_BHTA)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
@@ -284,18 +281,15 @@ class _PartPositions:
 
     def __init__(self, parts: Sequence[Scheme]) -> None:
         self.parts = tuple(parts)
+        self.axes = combine_declarations(parts).axes or 1
+        """The number of coordinates that the parts read."""
         self._reading_fewer = list_schemes_of_fewer_axes(parts)
         self.locating = tuple(part for part in parts if "locate" in part.active_hooks())
         self.holds_both = bool(self.locating) and any(
             part.declares.axes is not None for part in parts if part not in self.locating
         )
 
-    @property
-    def axes(self) -> int:
-        """The number of coordinates that the parts read."""
-        return combine_declarations(self.parts).axes or 1
-
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
         """Return the coordinates that the arguments of ``Scheme.locate`` give, with the model's own behind them.
 
         None if no part places tokens. Raises PositionError for real-valued positions where a part takes whole ones, and
@@ -333,7 +327,7 @@ class _PartPositions:
         counted = [place[..., 0] for place in counted] if axes == 1 else counted
         return [self._drop_axes_of_others(part, place) for place in counted]
 
-    def _drop_axes_of_others(self, part: Scheme, pos: Positions) -> Positions:
+    def _drop_axes_of_others(self, part: Scheme, pos: Positions) -> Tensor:
         if part not in self._reading_fewer:
             return pos
         own = part.declares.axes or 1

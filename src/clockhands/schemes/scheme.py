@@ -56,8 +56,9 @@ Rotated = tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]
 """Queries and keys after ``rotate``, as wide as each other."""
 Values = Float[Tensor, "B H N Kv"]
 """Values, or what is attended of them."""
+Located = Float[Tensor, "B H S A"]
 Places = Float[Tensor, "B H T A"]
-"""The coordinates that tokens gave themselves."""
+"""The coordinates that tokens gave themselves: those of the layer's input, and those that are cached."""
 Bias = Float[Tensor, "#B #H S T"]
 """What is added to the logits; one row, or one head, serves all."""
 Logits = Float[Tensor, "B H S T"]
@@ -263,7 +264,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return None
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
         """Return the coordinates that tokens compute for themselves, [B, H, S, A], which are used as positions.
 
         ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the

@@ -16,10 +16,10 @@ from clockhands.inspection.estimators.hands import (
     SpectralLine,
     _fit_pairs,
     _join,
+    _read_period,
     find_lines,
     list_pairings,
     read_exact_hands,
-    read_period,
 )
 
 Random = np.random.Generator
@@ -218,5 +218,5 @@ def test_any_other_table_has_none(kind: str) -> None:
 
 def test_a_period_has_no_direction() -> None:
     orbit = _hands([0.4])
-    assert read_period(orbit) == read_period(orbit.flip(-1)) == pytest.approx(5 * math.pi)
-    assert read_period(_hands([0.0])) is None, "it stands still"
+    assert _read_period(orbit) == _read_period(orbit.flip(-1)) == pytest.approx(5 * math.pi)
+    assert _read_period(_hands([0.0])) is None, "it stands still"

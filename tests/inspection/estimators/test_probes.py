@@ -13,7 +13,7 @@ from clockhands.inspection.estimators.probes import (
     find_nearest_row,
     fit_network_r2,
 )
-from clockhands.inspection.measures.survival import probe_positions
+from clockhands.inspection.measures.survival import _probe_positions
 
 
 def test_texts_of_one_group_stay_on_one_side() -> None:
@@ -51,7 +51,7 @@ def test_ridge_on_every_split_is_the_ridge_of_the_textbook() -> None:
 
 def test_states_without_any_difference_are_read_as_chance() -> None:
     """Where all states are equal, a system without a solution was solved."""
-    hits = probe_positions(torch.zeros(16, 8, 6), CrossValidation.draw(torch.arange(16)))
+    hits = _probe_positions(torch.zeros(16, 8, 6), CrossValidation.draw(torch.arange(16)))
     assert float(hits.mean()) == pytest.approx(1 / 8)
 
 
@@ -66,7 +66,7 @@ def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> 
     """The score that probes fitted on 18 texts have on average, over 150 samples of texts."""
     generator = torch.Generator().manual_seed(0)
     runs = [
-        probe_positions(_states(generator), CrossValidation.draw(torch.arange(24), seed=seed)) for seed in range(150)
+        _probe_positions(_states(generator), CrossValidation.draw(torch.arange(24), seed=seed)) for seed in range(150)
     ]
     truth = float(torch.stack(runs).mean())
     held = {

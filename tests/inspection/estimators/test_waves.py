@@ -103,7 +103,7 @@ def _smooth(rows: int = 256, channels: int = 6) -> np.ndarray:
 
 
 def test_there_are_so_many_and_their_lines_agree_no_better_than_noise() -> None:
-    agreements = list(measure_surrogates(_smooth(), 0))
+    agreements = list(measure_surrogates(_smooth()))
     assert len(agreements) == SURROGATES
     assert 0.2 < float(np.mean([found.mean() for found in agreements])) < 0.8
     assert max(float(found.max()) for found in agreements) <= 1

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.inspection.measures.directions import _judge, compute_mixed_share, measure_mixed_share, read_projections
+from clockhands.inspection.measures.directions import (
+    _compute_mixed_share,
+    _judge,
+    _read_projections,
+    measure_mixed_share,
+)
 from clockhands.inspection.reading.capture import Capture
 from clockhands.model import PositionConfig
 
@@ -77,15 +82,15 @@ def test_a_head_that_keeps_the_two_apart_mixes_nothing() -> None:
     basis = torch.eye(24, dtype=torch.float64)[:, :6]
     query, key = torch.zeros(8, 24, dtype=torch.float64), torch.zeros(8, 24, dtype=torch.float64)
     query[:4, :6], key[:4, :6], query[4:, 6:], key[4:, 6:] = _draw(4, 6), _draw(4, 6), _draw(4, 18), _draw(4, 18)
-    mixed, reference = compute_mixed_share(query, key, basis)
+    mixed, reference = _compute_mixed_share(query, key, basis)
     assert mixed == pytest.approx(0, abs=1e-12) and reference > 0.2
-    crossed, reference = compute_mixed_share(query, torch.roll(key, 4, dims=0), basis)
+    crossed, reference = _compute_mixed_share(query, torch.roll(key, 4, dims=0), basis)
     assert crossed == pytest.approx(1) and reference < 0.8, "each side reads the other's directions"
 
 
 def test_a_head_drawn_at_random_mixes_as_the_reference_says() -> None:
     basis = torch.linalg.qr(_draw(64, 10)).Q
-    shares = [compute_mixed_share(_draw(32 + n, 64)[n:], _draw(48 + n, 64)[16 + n :], basis) for n in range(8)]
+    shares = [_compute_mixed_share(_draw(32 + n, 64)[n:], _draw(48 + n, 64)[16 + n :], basis) for n in range(8)]
     mixed, reference = (sum(values) / 8 for values in zip(*shares, strict=True))
     assert mixed / reference == pytest.approx(1, abs=0.1)
 
@@ -94,7 +99,7 @@ def test_the_shares_are_those_of_sums_over_the_entries() -> None:
     query, key = _draw(4, 6), _draw(4, 6) + 1
     matrix = (query.T @ key).square()
     outside = matrix[:2, 2:].sum() + matrix[2:, :2].sum()
-    mixed, _ = compute_mixed_share(query, key, torch.eye(6, dtype=torch.float64)[:, :2])
+    mixed, _ = _compute_mixed_share(query, key, torch.eye(6, dtype=torch.float64)[:, :2])
     assert mixed == pytest.approx(float(outside / matrix.sum()))
 
 
@@ -103,7 +108,7 @@ def test_queries_and_keys_are_those_of_the_weights() -> None:
     model = planted.bert()
     _, recorded = planted.subject_of(model)
     attention = model.encoder.layer[0].attention.self
-    query, key = read_projections(recorded.layers[0])
+    query, key = _read_projections(recorded.layers[0])
     for found, linear in ((query, attention.query), (key, attention.key)):
         torch.testing.assert_close(found.flatten(0, 1).float(), linear.weight.data, atol=1e-5, rtol=1e-4)
     ours: Any = planted.uniform("encoder", "rope")
@@ -111,7 +116,7 @@ def test_queries_and_keys_are_those_of_the_weights() -> None:
     with torch.no_grad():
         weight[:64].normal_(generator=torch.Generator().manual_seed(0))
     _, recorded = planted.subject_of(ours)
-    query, key = read_projections(recorded.layers[0])
+    query, key = _read_projections(recorded.layers[0])
     torch.testing.assert_close(torch.cat([query, key]).flatten(0, 1).float(), weight.data[:64], atol=1e-4, rtol=1e-4)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures.distance_curve import _measure_spread, compute_distance_curve
+from clockhands.inspection.measures.distance_curve import _compute_distance_curve, _measure_spread
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import (
     DISTANCE,
@@ -74,7 +74,7 @@ def test_alibi_is_read_as_its_slopes(name: str) -> None:
                 weight.zero_()
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, draw_ids())
-    found, spread = compute_distance_curve(split_first_batch(recorded.layers[0]))
+    found, spread = _compute_distance_curve(split_first_batch(recorded.layers[0]))
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], dtype=torch.float64)
     slopes = slopes * 8**-0.5 if name == "falcon-alibi" else slopes
     offsets = torch.arange(1 - WINDOW, 1)
@@ -101,7 +101,7 @@ def test_own_alibi_and_its_share() -> None:
 def test_rotation_gives_a_curve_of_distance_alone(name: str) -> None:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, draw_ids())
-    _, spread = compute_distance_curve(split_first_batch(recorded.layers[0]))
+    _, spread = _compute_distance_curve(split_first_batch(recorded.layers[0]))
     assert (spread < 1e-5) == (name != "cohere"), "queries divided by their own length depend on the token too"
 
 

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.induction import InductionTexts, draw_halves, remove_heads
+from clockhands.inspection.measures.induction import _draw_halves, _InductionTexts, _remove_heads
 
 from .. import planted, planted_gpt2
 from ..planted_gpt2 import Kind, draw, make, make_language_model
@@ -65,7 +65,7 @@ def test_the_heads_that_are_removed_are_those_and_no_others() -> None:
         return kept[0]
 
     before = run()
-    with remove_heads(reading, [(0, 1)]):
+    with _remove_heads(reading, [(0, 1)]):
         removed = run()
     assert torch.equal(before, run())
     half = before.shape[-1] // 2
@@ -78,7 +78,7 @@ def test_heads_whose_outputs_meet_outside_of_their_module_are_not_removed() -> N
     """The last matrix of BERT's attention makes values; its input has a width that heads divide too."""
     subject, recorded = planted.subject_of(planted.bert())
     reading = planted_gpt2.read(subject.model, recorded.ids_NT)
-    with pytest.raises(ValueError, match="BertSelfAttention ends with no projection"), remove_heads(reading, [(0, 0)]):
+    with pytest.raises(ValueError, match="BertSelfAttention ends with no projection"), _remove_heads(reading, [(0, 0)]):
         pass
 
 
@@ -98,8 +98,8 @@ def test_an_encoder_is_left_out() -> None:
 
 def test_no_token_of_the_control_stands_before_a_target() -> None:
     reading = planted_gpt2.read(make(("uniform", "uniform")), draw(texts=8))
-    texts = draw_halves(reading.capture)
-    assert isinstance(texts, InductionTexts)
+    texts = _draw_halves(reading.capture)
+    assert isinstance(texts, _InductionTexts)
     queries = texts.ids_NT.gather(1, texts.queries_Nn)
     assert torch.equal(texts.ids_NT.gather(1, texts.targets_Nn - 1), queries)
     assert not bool((texts.control_NT.gather(1, texts.targets_Nn - 1) == queries).any())

@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
+from torch import nn
 
-from clockhands.inspection.measures.logits import _describe_ends, describe_equal_layers, draw_shares
+from clockhands.findings import Finding
+from clockhands.inspection.measures.logits import _describe_ends, _describe_equal_layers, _draw_shares, _separate_terms
 from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import CONTENT, DISTANCE, POSITIONAL, TERMS
+from clockhands.inspection.reading.logit_split import CONTENT, DISTANCE, POSITIONAL, TERMS, compute_means
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 
 from .. import planted
-from ..tiny import tiny
-from .readings import answer_splits, attend_to_content, draw_ids, split_layers
+from ..planted import VOCAB, answer, split
+from ..tiny import CONFIGS, tiny
+from .readings import answer_splits, attend_to_content, draw_ids, random_rows, read_own, split_layers
 
 
 def _shares(**terms: float) -> torch.Tensor:
@@ -29,13 +34,13 @@ def _shares(**terms: float) -> torch.Tensor:
 
 def test_terms_of_one_group_are_stacked_as_one() -> None:
     columns = [_shares(content=0.7, curve=0.1, bias=0.2), _shares(content=0.999, bias=0.001)]
-    marks = draw_shares(["1", "2"], columns, "layer", None).panels[0].marks
+    marks = _draw_shares(["1", "2"], columns, "layer", None).panels[0].marks
     expected = {CONTENT: pytest.approx((0.7, 0.999)), DISTANCE: pytest.approx((0.3, 0.001))}
     assert {mark.label: mark.y for mark in marks} == expected
 
 
 def test_a_group_that_is_small_everywhere_is_left_out() -> None:
-    marks = draw_shares(["1"], [_shares(content=0.999, bias=0.001)], "layer", [0.4]).panels[0].marks
+    marks = _draw_shares(["1"], [_shares(content=0.999, bias=0.001)], "layer", [0.4]).panels[0].marks
     assert [(mark.label, mark.kind) for mark in marks] == [(CONTENT, "stack"), ("position alone, untrained", "points")]
     assert marks[1].y == (pytest.approx(0.4),) and marks[1].emphasis == "reference"
 
@@ -108,7 +113,7 @@ def test_layers_of_equal_weights_are_told(kind: str, equal: bool) -> None:
     subject = Subject.of(model)
     layers = capture(subject.model, subject.forward, draw_ids()).layers
     told = " Layers 1 and 2 have the same weights in their attention."
-    assert describe_equal_layers(layers) == (told if equal else "")
+    assert _describe_equal_layers(layers) == (told if equal else "")
 
 
 def test_the_head_that_depends_on_position_most_is_named_with_its_share() -> None:
@@ -119,3 +124,89 @@ def test_the_head_that_depends_on_position_most_is_named_with_its_share() -> Non
         assert "is largest in layer 1 head 1" in found.verdict and "No effect" not in found.verdict
     assert {row[:2]: round(float(row[2]), 1) for row in one.table.rows} == {(1, 1): 1.0, (1, 2): 0.0}  # type: ignore[arg-type]
     assert none.value < 0.05 and none.verdict.startswith("No effect of position alone")  # type: ignore[operator]
+
+
+def _word_terms(model: Any) -> Finding:
+    subject, recorded = planted.subject_of(model, 48)
+    return answer("kernel.terms", subject, recorded, logit_splits=split(recorded))
+
+
+@pytest.mark.parametrize(("kept", "asks"), [("c2p", True), ("p2c", False)])
+def test_the_terms_of_queries_and_of_keys_are_reported_apart(kept: str, asks: bool) -> None:
+    """One of DeBERTa's two terms is switched off and its tokens are random, so that the other term stands alone."""
+    config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept], "vocab_size": VOCAB, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    model = hf.DebertaModel(hf.DebertaConfig(**config)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight.normal_(0, 1.5 * weight.shape[-1] ** -0.5)
+    found = _word_terms(model)
+    assert found.verdict.startswith("The query's token together with the distance accounts for"), found.verdict
+    shares = (found.details["query_words"], found.details["key_words"])
+    assert shares[not asks] > 0.04 and abs(shares[asks]) < 1e-3, shares
+
+
+def test_no_effect_is_reported_where_tokens_hardly_depend_on_distances() -> None:
+    """At its small initial weights, and without either term at all."""
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1}
+    torch.manual_seed(0)
+    position = PositionConfig("deberta", {"terms": "c2p"})
+    model: Any = Transformer(TransformerConfig(kind="encoder", encoder=position, **sizes))
+    tokens = model.encoder.input.tokens.weight.data
+    tokens.copy_(tokens[:1] + 0.01 * random_rows(VOCAB)[:, :32])
+    assert _word_terms(model).verdict.startswith("No effect of tokens together with distances was found")
+    none = _word_terms(planted.uniform("encoder", "t5"))
+    assert none.verdict.startswith("Nothing that is added to its logits depends on a token")
+
+
+@pytest.mark.parametrize("name", ["deberta", "deberta-v2", "xlnet"])
+def test_the_terms_of_tokens_add_up_to_that_of_thesplit(name: str) -> None:
+    """Off the diagonal f and g add up to the split's term, which is computed in another way."""
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    layer = recorded.layers[0]
+    asked, answered = _separate_terms(layer)
+    x = layer.inputs_NTD[: layer.batch]
+    mean, place = compute_means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
+    whole = layer.compute_bias(layer.replay(x)) - layer.compute_bias(layer.replay((mean + place).expand_as(x)))
+    apart = ~torch.eye(x.shape[1], dtype=torch.bool)
+    torch.testing.assert_close((asked + answered)[..., apart], whole[..., apart], atol=1e-5, rtol=1e-4)
+    assert float(asked.abs().max()) > 1e-4
+    assert (float(answered.abs().max()) > 1e-4) == name.startswith("deberta"), "q·r is all that Transformer-XL has"
+
+
+@pytest.mark.parametrize(("kept", "lost"), [("c2p", 1), ("p2c", 0)])
+@pytest.mark.parametrize("kind", ["hf", "own"])
+def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str, lost: int) -> None:
+    if kind == "own":
+        subject, recorded = read_own(PositionConfig("deberta", {"terms": kept}))
+    else:
+        config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept]}
+        subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))
+        recorded = capture(subject.model, subject.forward, draw_ids())
+    for layer in recorded.layers:
+        found = _separate_terms(layer)
+        assert float(found[lost].abs().max()) < 1e-5
+        assert float(found[1 - lost].abs().max()) > 1e-4
+
+
+def test_what_is_not_affine_is_not_separated() -> None:
+    """A layer in which tokens choose positions beside one of DeBERTa's; and queries of DeBERTa that are normalised."""
+    subject, recorded = read_own(PositionConfig("none", layers=["deberta", "repo"]))
+    chosen = answer("kernel.terms", subject, recorded, logit_splits=split(recorded))
+    assert chosen.light == "skip" and chosen.verdict.startswith("Tokens choose their positions here, so that what")
+    for name, start in (("forgetting", "Tokens choose their positions"), ("cope", "Logits are rewritten by the tok")):
+        subject, recorded = read_own(PositionConfig(name))
+        changed = answer("kernel.terms", subject, recorded, logit_splits=split(recorded))
+        assert changed.light == "skip" and changed.verdict.startswith(start)
+    model = tiny("deberta-v2")
+    subject = Subject.of(model)
+    plain = capture(subject.model, subject.forward, draw_ids())
+    assert answer("kernel.terms", subject, plain, logit_splits=split(plain)).light != "skip"
+    for layer in model.encoder.layer:
+        projection = layer.attention.self.query_proj
+        layer.attention.self.query_proj = nn.Sequential(projection, nn.LayerNorm(32))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    normed = answer("kernel.terms", subject, recorded, logit_splits=split(recorded))
+    assert normed.light == "skip" and normed.verdict.startswith("Queries and keys are normalised here, so that what")

@@ -9,12 +9,12 @@ import torch
 import transformers as hf
 
 from clockhands.inspection.measures.order import (
+    _compute_losses,
     _describe_shifts,
+    _draw_changes,
+    _find_prefix_lengths,
     _judge,
     bootstrap_change,
-    compute_losses,
-    draw_changes,
-    find_prefix_lengths,
 )
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import OTHERS_PERMUTED, PERMUTED, Effect, Interventions
@@ -31,7 +31,7 @@ from .readings import draw_ids, intervene_on
 def test_bars_are_means_with_intervals_and_1_has_its_name() -> None:
     generator = torch.Generator().manual_seed(0)
     large, small = 0.5 + 0.1 * torch.randn(24, generator=generator), torch.zeros(24)
-    figure = draw_changes({"tokens permuted": large, "shifted by 1": small}, "another text", "the mean")
+    figure = _draw_changes({"tokens permuted": large, "shifted by 1": small}, "another text", "the mean")
     bars, line = figure.panels[0].marks
     assert bars.x == ("tokens permuted", "shifted by 1")
     assert bars.y == pytest.approx((float(large.mean()), 0.0))
@@ -194,11 +194,11 @@ def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
     model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=50, bos_token_id=1, eos_token_id=1, **sizes)).eval()
     ids = torch.randint(50, (6, 12), generator=torch.Generator().manual_seed(0))
     recorded = _text(ids)
-    pair = compute_losses(Subject.of(model), recorded)
+    pair = _compute_losses(Subject.of(model), recorded)
     assert pair is not None
     with torch.no_grad():
         logits = model(input_ids=ids).logits
-    for column, end in enumerate(find_prefix_lengths(recorded)):
+    for column, end in enumerate(_find_prefix_lengths(recorded)):
         theirs = torch.nn.functional.cross_entropy(logits[:, end - 1].double(), ids[:, end], reduction="none")
         torch.testing.assert_close(pair[0][:, column], theirs, atol=1e-6, rtol=1e-6)
 
@@ -217,7 +217,7 @@ def test_models_that_have_no_next_token() -> None:
 def _misleading() -> torch.Tensor:
     """Texts of one token each but for the last before every prediction: the others predict it."""
     ids = (torch.arange(40)[:, None] + 20).repeat(1, planted.LENGTH)
-    for end in find_prefix_lengths(_text(ids)):
+    for end in _find_prefix_lengths(_text(ids)):
         ids[:, end - 1], ids[:, end] = ids[:, 0] + 60, ids[:, 0] + 7
     return ids
 

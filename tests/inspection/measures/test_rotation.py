@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from clockhands.inspection.measures.rotation import (
-    compute_pair_shares,
-    compute_pair_sums,
-    compute_unrotated_r2,
-    describe_resting_pairs,
-    estimate_frequencies,
-    find_rotated_width,
-    order_pairs,
-    remove_rotation,
+    _compute_pair_shares,
+    _compute_pair_sums,
+    _compute_unrotated_r2,
+    _describe_layers,
+    _estimate_frequencies,
+    _find_rotated_width,
+    _order_pairs,
+    _remove_rotation,
 )
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
@@ -31,7 +31,7 @@ from .readings import WINDOW, attend_to_content, draw_ids, read_own
 
 def _order(position: PositionConfig, layer: int = 0) -> list[int] | None:
     subject, recorded = read_own(position)
-    order_F, _ = order_pairs(subject, recorded.layers[layer])
+    order_F, _ = _order_pairs(subject, recorded.layers[layer])
     return None if order_F is None else order_F.tolist()
 
 
@@ -52,7 +52,7 @@ def test_pairs_are_ordered_by_speed_and_not_by_number() -> None:
     """Learned factors turn the frequencies 1, 0.1, 0.01, 0.001 into 0.001, 0.01, 0.1, 1."""
     subject = _learn_frequencies(REVERSED)
     recorded = capture(subject.model, subject.forward, draw_ids())
-    order_F, resting = order_pairs(subject, recorded.layers[0])
+    order_F, resting = _order_pairs(subject, recorded.layers[0])
     assert order_F is not None and order_F.tolist() == [3, 2, 1, 0] and resting == 0
     assert _order(PositionConfig("rope")) == [0, 1, 2, 3]
 
@@ -67,7 +67,7 @@ def test_a_layer_without_rotation_has_no_order() -> None:
     assert _order(PositionConfig("rope", skip_every=2), layer=1) is None
     subject = Subject.of(tiny("smollm3"))
     recorded = capture(subject.model, subject.forward, draw_ids())
-    first, second = (order_pairs(subject, layer)[0] for layer in recorded.layers)
+    first, second = (_order_pairs(subject, layer)[0] for layer in recorded.layers)
     assert first is not None and first.tolist() == [0, 1, 2, 3] and second is None
 
 
@@ -76,17 +76,17 @@ def test_pairs_that_stand_still_are_counted_and_told(still: int) -> None:
     """The learned factors of some of four pairs make their frequencies zero."""
     subject = _learn_frequencies([0.0] * (4 - still) + [-1e4] * still)
     recorded = capture(subject.model, subject.forward, draw_ids())
-    read = {index: order_pairs(subject, layer) for index, layer in enumerate(recorded.layers)}
+    read = {index: _order_pairs(subject, layer) for index, layer in enumerate(recorded.layers)}
     assert [resting for _, resting in read.values()] == [still, still]
     told = " In layers 1 and 2, 2 of 4 rotated pairs stand still: they see no position."
-    assert describe_resting_pairs(read) == (told if still else "")
+    assert _describe_layers(read) == (told if still else "")
 
 
 def test_a_pair_that_turns_at_two_speeds_has_none() -> None:
     """Three pairs, of which the last turns by 0.3 and by 0.7 in turn."""
     steps = torch.stack([torch.full((16,), 0.5), torch.zeros(16), torch.tensor([0.3, 0.7] * 8)], dim=-1)
     angle_TF = steps.double().cumsum(0)
-    frequencies = estimate_frequencies(torch.polar(torch.ones_like(angle_TF), angle_TF)[None])
+    frequencies = _estimate_frequencies(torch.polar(torch.ones_like(angle_TF), angle_TF)[None])
     assert frequencies[:2].tolist() == pytest.approx([0.5, 0.0]) and bool(frequencies[2].isnan())
 
 
@@ -108,7 +108,7 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
 
 def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
     """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
-    return compute_pair_shares(*compute_pair_sums(subject, layer, ordinary_T))
+    return _compute_pair_shares(*_compute_pair_sums(subject, layer, ordinary_T))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])
@@ -120,7 +120,7 @@ def test_the_pairs_are_everything_where_there_is_no_bias(name: str) -> None:
         assert float(shares.sum()) == pytest.approx(1.0, abs=1e-4)
         if name == "gpt-j":
             assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
-            assert find_rotated_width(subject, layer, 8) == 4
+            assert _find_rotated_width(subject, layer, 8) == 4
 
 
 @torch.no_grad()
@@ -149,7 +149,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
     """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
     recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))[1]
     layer = recorded.layers[0]
-    still = remove_rotation(layer)
+    still = _remove_rotation(layer)
     assert still is not None
     logits, products = [], []
     for rows, call in layer.replay_all():
@@ -160,7 +160,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
                 kept.append((seen - seen.mean(-1, keepdim=True)).flatten())
     x, y = torch.cat(products), torch.cat(logits)
     expected = float((x * y).sum() ** 2 / (x.square().sum() * y.square().sum()))
-    share = compute_unrotated_r2(layer, recorded.ordinary_T)
+    share = _compute_unrotated_r2(layer, recorded.ordinary_T)
     assert share == pytest.approx(expected, rel=1e-4)
     slope = float((x * y).sum() / y.square().sum()) * layer.scale
     assert abs(slope - expected) > 0.01, "the two are told apart here"
@@ -181,13 +181,13 @@ def test_without_rotation_the_products_are_what_they_are_without_rotation() -> N
     still = read_own(PositionConfig("rope", {"base": 1e30}))[1]
     turning = read_own(PositionConfig("rope"))[1]
     layer = turning.layers[0]
-    plain = remove_rotation(layer)
+    plain = _remove_rotation(layer)
     assert plain is not None
     q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
     torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
     assert not torch.allclose(q, layer.replay(layer.inputs_NTD[:4]).q_BHSK, atol=1e-3)
-    share = compute_unrotated_r2(turning.layers[0], turning.ordinary_T)
-    slower = compute_unrotated_r2(still.layers[0], still.ordinary_T)
+    share = _compute_unrotated_r2(turning.layers[0], turning.ordinary_T)
+    slower = _compute_unrotated_r2(still.layers[0], still.ordinary_T)
     assert share is not None and slower is not None
     assert share < slower <= 1.0
 

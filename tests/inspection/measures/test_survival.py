@@ -11,11 +11,11 @@ import torch
 from clockhands.findings import Finding
 from clockhands.inspection.measures.survival import (
     _describe_share,
-    draw_splits,
-    estimate_position_share,
-    jackknife_position_share,
+    _draw_splits,
+    _estimate_position_share,
+    _jackknife_position_share,
+    _probe_positions,
     probe_layers,
-    probe_positions,
 )
 
 from .. import planted
@@ -25,9 +25,9 @@ from ..planted import LENGTH, answer
 def test_the_permuted_control_is_that_of_the_last_layer() -> None:
     subject, recorded = planted.subject_of(planted.uniform("encoder", "sinusoidal"))
     recorded.hidden[0] = torch.zeros_like(recorded.hidden[0])
-    states, splits = recorded.hidden[-1][:, recorded.measured_T].float(), draw_splits(recorded)
-    expected = float(probe_positions(states[: splits.num_texts], splits, permuted=True).mean())
-    embedding = float(probe_positions(torch.zeros_like(states[: splits.num_texts]), splits, permuted=True).mean())
+    states, splits = recorded.hidden[-1][:, recorded.measured_T].float(), _draw_splits(recorded)
+    expected = float(_probe_positions(states[: splits.num_texts], splits, permuted=True).mean())
+    embedding = float(_probe_positions(torch.zeros_like(states[: splits.num_texts]), splits, permuted=True).mean())
     assert probe_layers(subject, recorded).permuted_share == expected != embedding
 
 
@@ -92,7 +92,7 @@ def _draw(texts: float, positions: float, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize(("texts", "positions", "share"), [(0.0, 0.0, 0.0), (3.0, 0.0, 0.0), (3.0, 3.0, 9 / 19)])
 def test_texts_with_means_of_their_own_are_no_position(texts: float, positions: float, share: float) -> None:
     """A one-way analysis put what the texts have of their own into the noise: −0.12 on average with texts of 3."""
-    shares = torch.tensor([estimate_position_share(_draw(texts, positions, seed)) for seed in range(200)])
+    shares = torch.tensor([_estimate_position_share(_draw(texts, positions, seed)) for seed in range(200)])
     error = float(shares.std()) / len(shares) ** 0.5
     assert float(shares.mean()) == pytest.approx(share, abs=0.05 if share else 4 * error)
     assert share or error < 0.002
@@ -100,21 +100,21 @@ def test_texts_with_means_of_their_own_are_no_position(texts: float, positions: 
 
 def test_the_same_states_at_every_text_are_all_position() -> None:
     states = torch.randn(1, TOKENS, WIDTH, generator=torch.Generator().manual_seed(0)).expand(TEXTS, -1, -1)
-    assert estimate_position_share(states) == pytest.approx(1.0)
-    assert jackknife_position_share(states) == pytest.approx((1.0, 1.0))
+    assert _estimate_position_share(states) == pytest.approx(1.0)
+    assert _jackknife_position_share(states) == pytest.approx((1.0, 1.0))
 
 
 def test_two_texts_have_no_interval_and_three_have_one() -> None:
-    assert jackknife_position_share(_draw(0.0, 1.0, 0)[:2]) is None
-    low, high = jackknife_position_share(_draw(0.0, 1.0, 0)[:3]) or (0.0, 0.0)
-    assert low < estimate_position_share(_draw(0.0, 1.0, 0)[:3]) < high
+    assert _jackknife_position_share(_draw(0.0, 1.0, 0)[:2]) is None
+    low, high = _jackknife_position_share(_draw(0.0, 1.0, 0)[:3]) or (0.0, 0.0)
+    assert low < _estimate_position_share(_draw(0.0, 1.0, 0)[:3]) < high
 
 
 def test_the_interval_is_the_jackknife_by_hand() -> None:
     states = _draw(2.0, 1.0, 3)
-    without = torch.tensor([estimate_position_share(torch.cat([states[:n], states[n + 1 :]])) for n in range(TEXTS)])
+    without = torch.tensor([_estimate_position_share(torch.cat([states[:n], states[n + 1 :]])) for n in range(TEXTS)])
     error = float(((TEXTS - 1) / TEXTS * (without - without.mean()).square().sum()).sqrt())
-    low, high = jackknife_position_share(states) or (0.0, 0.0)
+    low, high = _jackknife_position_share(states) or (0.0, 0.0)
     assert (high - low) / 2 == pytest.approx(2.3646 * error, rel=1e-3), "t with 7 degrees of freedom"
 
 

@@ -12,7 +12,7 @@ import torch
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection.estimators.step_errors import LINEAR, ROTATION, measure_step
-from clockhands.inspection.measures.table_rows import _describe, _describe_trend, compute_cosines, compute_symmetry
+from clockhands.inspection.measures.table_rows import _compute_symmetry, _describe, _describe_trend, compute_cosines
 from clockhands.inspection.reading.capture import capture
 
 from ..planted import answer, table_answer
@@ -122,10 +122,10 @@ def test_a_table_that_is_as_similar_ahead_as_behind_is_symmetric() -> None:
     """A cosine that depends on the distance alone: 1. One that grows along the table: far from it."""
     place = torch.arange(40.0)
     distance = (place - place[:, None]).abs()
-    assert compute_symmetry(torch.cos(0.3 * distance)) == pytest.approx(1.0)
+    assert _compute_symmetry(torch.cos(0.3 * distance)) == pytest.approx(1.0)
     noise = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
-    assert abs(compute_symmetry((noise + noise.T) / 2)) < 0.3
-    assert compute_symmetry(torch.ones(40, 40)) == 0.0
+    assert abs(_compute_symmetry((noise + noise.T) / 2)) < 0.3
+    assert _compute_symmetry(torch.ones(40, 40)) == 0.0
 
 
 @pytest.mark.parametrize(("period", "cosine"), [(8, "0.71"), (4, "0.00"), (3, "−0.50")])

@@ -10,9 +10,9 @@ import transformers as hf
 
 from clockhands.attention import install
 from clockhands.inspection import capture, split_logits
-from clockhands.inspection.reading.attention_hooks import ComputedAttention, find_mask, listen
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, _find_mask, listen
 from clockhands.inspection.reading.logit_split import compute_positional_share, sum_groups
-from clockhands.inspection.reading.reading import find_influence
+from clockhands.inspection.reading.reading import _find_influence
 from clockhands.models.subject import Subject
 from clockhands.schemes import Alibi
 
@@ -26,14 +26,14 @@ SIZES = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positi
 def test_every_mask_in_use_is_taken_for_one(mask: float) -> None:
     logits = torch.randn(2, 3, 8, 8) * 50
     seen = torch.ones(8, 8, dtype=torch.bool).tril()
-    assert torch.equal(find_mask(logits.masked_fill(~seen, mask)), seen.expand_as(logits))
-    assert torch.equal(find_mask((logits + torch.where(seen, 0.0, mask)).clamp_min(-3.4e38)), seen.expand_as(logits))
+    assert torch.equal(_find_mask(logits.masked_fill(~seen, mask)), seen.expand_as(logits))
+    assert torch.equal(_find_mask((logits + torch.where(seen, 0.0, mask)).clamp_min(-3.4e38)), seen.expand_as(logits))
 
 
 def test_large_logits_are_no_masks() -> None:
     """ALiBi's steepest slope over 4,096 tokens, and a head with logits of ± 1,000."""
-    assert bool(find_mask(-torch.arange(4096.0)[None]).all())
-    assert bool(find_mask(torch.tensor([[-1000.0, 1000.0]])).all())
+    assert bool(_find_mask(-torch.arange(4096.0)[None]).all())
+    assert bool(_find_mask(torch.tensor([[-1000.0, 1000.0]])).all())
 
 
 @torch.no_grad()
@@ -60,7 +60,7 @@ def _without_positions(name: str) -> Any:
 def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     """Their masks are -10,000 or lie in an argument beside the input; neither is a term of position."""
     subject = Subject.of(_without_positions(name))
-    assert find_influence(subject.forward, draw_ids(48, 20)).causal
+    assert _find_influence(subject.forward, draw_ids(48, 20)).causal
     recorded = capture(subject.model, subject.forward, draw_ids(48, 20))
     found = split_logits(recorded.layers[0], recorded.ordinary_T)
     assert found.error < 1e-5

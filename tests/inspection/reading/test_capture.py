@@ -9,7 +9,7 @@ import torch
 from transformers.models.bert.modeling_bert import BertAttention, BertSelfAttention
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.capture import capture, group_repeats, measure_fixed_share
+from clockhands.inspection.reading.capture import _group_repeats, _measure_fixed_share, capture
 from clockhands.models.subject import Subject
 
 from .. import planted
@@ -60,7 +60,7 @@ def test_copies_with_some_changed_tokens_are_one_group() -> None:
     ids[5] = ids[2]
     ids[5, ::13] = 199  # four tokens of forty
     ids[9] = ids[2].roll(7)  # the same text, cut at another place
-    found = group_repeats(ids)
+    found = _group_repeats(ids)
     assert found[2] == found[5] == found[9]
     assert len(found.unique()) == 22
 
@@ -69,10 +69,10 @@ def test_half_of_a_text_is_the_border() -> None:
     ids = draw_text(8)
     ids[1, :30] = ids[0, :30]
     ids[3, :12] = ids[2, :12]
-    assert group_repeats(ids).tolist() == [0, 0, 2, 3, 4, 5, 6, 7]
+    assert _group_repeats(ids).tolist() == [0, 0, 2, 3, 4, 5, 6, 7]
 
 
 def test_what_is_fixed_is_counted_against_other_places() -> None:
     """One token that is everywhere is fixed by no place; one text many times is fixed whole."""
-    assert measure_fixed_share(torch.full((6, 10), 3)) == 0.0
-    assert measure_fixed_share(torch.arange(10).expand(6, -1)) == pytest.approx(1.0)
+    assert _measure_fixed_share(torch.full((6, 10), 3)) == 0.0
+    assert _measure_fixed_share(torch.arange(10).expand(6, -1)) == pytest.approx(1.0)

@@ -16,7 +16,7 @@ from clockhands.inspection.reading.head_statistics import (
     PositionSums,
     _choose_queries,
     _decide,
-    estimate_explained_share,
+    _estimate_explained_share,
 )
 
 from ..planted_gpt2 import Kind, draw, make, read
@@ -69,7 +69,7 @@ def test_the_interval_is_the_jackknife_over_groups_by_hand() -> None:
         rest = attention[groups != group]
         mean = rest.mean(0)
         between = len(rest) * mean.square().sum((-1, -2))
-        by_hand.append(estimate_explained_share(between, (rest - mean).square().sum((0, 2, 3)), len(rest)))
+        by_hand.append(_estimate_explained_share(between, (rest - mean).square().sum((0, 2, 3)), len(rest)))
     torch.testing.assert_close(without, torch.stack(by_hand))
     error = (7 / 8 * (without - without.mean(0)).square().sum(0)).sqrt()
     torch.testing.assert_close(intervals[:, 1] - intervals[:, 0], 2 * 2.364624 * error, rtol=1e-6, atol=0)

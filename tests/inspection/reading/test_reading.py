@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.inspection.reading.reading import find_influence
+from clockhands.inspection.reading.reading import _find_influence
 from clockhands.models.subject import Subject
 from tests.inspection import planted
 
@@ -24,7 +24,7 @@ from tests.inspection import planted
 )
 def test_what_tokens_see(make: Any, sentence: str, causal: bool) -> None:
     subject = Subject.of(make())
-    found = find_influence(subject.forward, planted.ids(8))
+    found = _find_influence(subject.forward, planted.ids(8))
     assert (found.sentence, found.causal) == (sentence, causal)
 
 
@@ -32,4 +32,4 @@ def test_what_tokens_see(make: Any, sentence: str, causal: bool) -> None:
 def test_in_a_text_of_one_token_another_id_takes_its_place(token: int) -> None:
     ids = torch.full((4, 8), token)
     for make, sentence in ((planted.uniform, "every token sees all others"), (planted.alone, "no token sees another")):
-        assert find_influence(Subject.of(make()).forward, ids).sentence.startswith(sentence)
+        assert _find_influence(Subject.of(make()).forward, ids).sentence.startswith(sentence)

@@ -14,8 +14,8 @@ import torch
 from clockhands.errors import DataError, UsageError
 from clockhands.inspection import inspect
 from clockhands.inspection.reading.windows import (
+    _cut_pair_windows,
     cut_ids,
-    cut_pair_windows,
     cut_windows,
     describe_origin,
     read_ids,
@@ -140,10 +140,10 @@ def test_few_windows_of_much_text_are_as_long_as_asked_for(count: int) -> None:
 @pytest.mark.parametrize("count", [3, 8])
 def test_few_windows_of_a_decoder(count: int) -> None:
     pairs = [("b" * 9, "a" * 50)] * 400
-    found = cut_pair_windows(LETTERS, LETTERS, pairs, length=128, count=count)
+    found = _cut_pair_windows(LETTERS, LETTERS, pairs, length=128, count=count)
     assert found.ids_NT.shape == (count, 128) and len(found.source_NS) == count
     with pytest.raises(DataError, match="the text fills 6 windows of 128 tokens; 8 are the least"):
-        cut_pair_windows(LETTERS, LETTERS, pairs[:18], length=128, count=count)
+        _cut_pair_windows(LETTERS, LETTERS, pairs[:18], length=128, count=count)
 
 
 def _zip(path: Path) -> None:

@@ -30,6 +30,7 @@ def bound_share(share: float, count: float, alpha: float = ALPHA) -> tuple[float
     >>> tuple(round(bound, 3) for bound in bound_share(1.0, 5))
     (0.478, 1.0)
     """
+    # Quantiles of the beta distribution, which take fractions of hits where a binomial would not.
     hits, misses = count * share, count * (1 - share)
     low = float(stats.beta.ppf(alpha / 2, hits, misses + 1)) if hits > 0 else 0.0
     high = float(stats.beta.ppf(1 - alpha / 2, hits + 1, misses)) if misses > 0 else 1.0
@@ -72,6 +73,7 @@ def compare_counts(
     [0.007936507936507936, 1.0]
     """
     ps = [_compute_fisher(right, total, *baseline) for right, total in counts]
+    # Tarone: the error is divided by the least m at which at most m comparisons could be significant at α/m.
     shared = next(m for m in range(1, len(ps) + 2) if sum(smallest <= alpha / m for _, smallest in ps) <= m)
     return [min(1.0, shared * p) if smallest <= alpha / shared else 1.0 for p, smallest in ps]
 

@@ -38,6 +38,7 @@ def find_block_length(scores: Sequence[Matrix], groups: Sequence[int] | None = N
     for scores_SN in scores:
         means_SG, sizes_G = group_items(scores_SN, groups)
         means_G = means_SG.mean(axis=0)
+        # Weighted by its size, a group adds to a sum what all of its items add.
         centred_G = (means_G - np.average(means_G, weights=sizes_G)) * sizes_G
         if spread := float(centred_G.std()):
             rows.append(centred_G / spread)
@@ -58,6 +59,7 @@ def _find_block_length(written: bytes, rows: int) -> int:
     rng, beyond = np.random.default_rng(1988), 0
     for _ in range(ORDERS):
         beyond += _measure_excess(scores_MG[:, rng.permutation(count)], lengths).max() >= found_L.max()
+        # No order that is still to be drawn can bring the p below the level again.
         if (1 + beyond) / (1 + ORDERS) > LEVEL:
             return 1
     clearest = [length for length, excess in zip(lengths, found_L, strict=True) if excess >= NEAR * found_L.max()]
@@ -68,8 +70,10 @@ def _measure_excess(scores_MG: np.ndarray, lengths: Sequence[int]) -> np.ndarray
     """Return by how many standard errors the variance of sums of neighbours is too large, for each length of a sum."""
     count = scores_MG.shape[1]
     sums_MG = np.cumsum(np.pad(scores_MG, ((0, 0), (1, 0))), axis=1)
+    # A sum of q independent items has q times the variance of one: their ratio is 1.
     ratio_L = np.array([((sums_MG[:, q:] - sums_MG[:, :-q]) ** 2).mean() / q for q in lengths])
     q_L = np.array(lengths)
+    # Its variance under independence, for sums that overlap (Lo & MacKinlay 1988).
     return (ratio_L - 1) / np.sqrt(2 * (2 * q_L - 1) * (q_L - 1) / (3 * q_L * count))
 
 
@@ -79,4 +83,5 @@ def join_neighbours(items: int, groups: tuple[int, ...] | None, length: int) -> 
         return groups
     place_N = np.unique(np.arange(items) if groups is None else np.asarray(groups), return_inverse=True)[1]
     count = int(place_N.max()) + 1
+    # Blocks of as equal a length as can be, none shorter than asked for.
     return tuple((place_N * (count // length) // count).tolist())

@@ -103,6 +103,7 @@ def estimate_difference(
     """
     value, parts = estimate_gap(ours_SN, theirs_SN, groups, block)
     error, freedom, level = math.sqrt(parts.total), parts.freedom, alpha / comparisons
+    # Two-sided at α/m, and one-sided at α/m on either side for equivalence: that is 1 - 2α.
     reach, inner = (float(stats.t.ppf(1 - share, freedom)) * error for share in (level / 2, level))
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
     plain = Difference(
@@ -177,6 +178,7 @@ def _widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: fl
     """
     count = count_effective_groups(sizes_G)
     weights_G = sizes_G / sizes_G.sum()
+    # Items that only the one has right, and items that only the other has, as shares.
     ours, theirs = (float((part.mean(axis=0) * weights_G).sum()) / top for part in (gap_SG.clip(0), (-gap_SG).clip(0)))
     level = alpha / plain.comparisons
     low, high = (top * bound for bound in bound_difference(ours, theirs, count, level))
@@ -210,6 +212,7 @@ def _widen_between_extremes(
             bound_mean(scores, level, groups=groups, block=gap.block, top=top) for scores in (ours_SN, theirs_SN)
         )
         means = float(ours_SN.mean()), float(theirs_SN.mean())
+        # MOVER: the distances to the bounds of both scores are added as standard errors are, √(a² + b²).
         ends += [gap.value - math.hypot(means[0] - first[0], second[1] - means[1])]
         ends += [gap.value + math.hypot(first[1] - means[0], means[1] - second[0])]
     low, high, *inner = ends

@@ -130,6 +130,7 @@ def find_common(variances_XM: np.ndarray, prior: float, freedom: int | np.ndarra
     section 6.2).
     """
     half = np.asarray(freedom) / 2
+    # E ln s² = ln σ² + ψ(f/2) - ln(f/2): what is left is ln σ² and noise.
     logs_XM = np.log(variances_XM) - special.digamma(half) + np.log(half)
     return np.exp(logs_XM.mean(axis=-1, keepdims=True) + special.digamma(prior / 2) - math.log(prior / 2))
 
@@ -154,6 +155,7 @@ def _find_detectable(
     true_BM = draw_true_variances(*null.means_BM.shape, prior + freedom) if prior else 1.0
     relative_M = np.divide(common, seed_M, out=np.ones(len(seed_M)), where=seed_M > 0)
     variances_BM = moderate(null.variances_BM * true_BM, relative_M, prior, freedom)
+    # Seeds have this share of the variance of the mean, groups of items the rest.
     scale_BM = np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
     numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
     return np.quantile(reach * scale_BM - numerator_BM, POWER, axis=0)
@@ -181,6 +183,7 @@ def choose_prior(variances: Sequence[float] | np.ndarray, null: _Null, freedom: 
     half = (np.full(len(kept), null.seeds - 1) if freedom is None else freedom)[kept] / 2
     logs = np.log(np.asarray(variances)[kept]) - special.digamma(half) + np.log(half)
     wider = float(special.polygamma(1, half).mean() / special.polygamma(1, (null.seeds - 1) / 2))
+    # The variance of ln σ² under the prior is ψ′(d0/2): d0 is small where it is large.
     more = max(float(logs.var(ddof=1)) - wider * null.spread, 0.0) + wider * null.spread_error
     return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
 
@@ -229,6 +232,7 @@ def draw_null(seeds: int, variants: int, groups: int) -> _Null:
     total, squares = np.zeros((draws, variants)), np.zeros((draws, variants))
     for _ in range(seeds):
         scores_BM = rng.standard_normal((draws, variants + 1))
+        # All share the baseline: any two differences are correlated by one half.
         gap_BM = (scores_BM[:, 1:] - scores_BM[:, :1]) / np.sqrt(2)
         total += gap_BM
         squares += gap_BM**2

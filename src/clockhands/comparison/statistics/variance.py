@@ -45,6 +45,7 @@ class VarianceParts:
     def freedom(self) -> float:
         """Degrees of freedom (Satterthwaite 1946)."""
         free_seed, free_item = self.seeds - 1, max(self.groups - 1, 1)
+        # Satterthwaite: (Σ v)² / Σ v²/f of the variances v, each with f degrees of freedom of its own.
         spread = self.seed**2 / free_seed + self.item**2 / free_item + self.cell**2 / (free_seed * free_item)
         own = max(self.seed + self.item - self.cell, 0.0) ** 2 / spread if spread else 0.0
         return max(float(free_seed), own)
@@ -61,6 +62,7 @@ def group_items(items_SN: Matrix, groups: Sequence[int] | None) -> tuple[Matrix,
         raise UsageError(f"{len(groups)} group numbers were given for {items_SN.shape[1]} test items")
     _, place_N, sizes_G = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     order_N = np.argsort(place_N, kind="stable")
+    # Groups one after the other: each is summed from where it starts.
     starts_G = np.concatenate([[0], np.cumsum(sizes_G)[:-1]])
     sums_SG = np.add.reduceat(items_SN[:, order_N], starts_G, axis=1)
     return sums_SG / sizes_G, sizes_G.astype(np.float64)
@@ -74,10 +76,12 @@ def estimate_parts(gap_SG: Matrix, sizes_G: Sizes) -> tuple[float, VarianceParts
     """
     seeds, groups = gap_SG.shape
     value = float((gap_SG @ sizes_G).sum() / (seeds * sizes_G.sum()))
+    # A large group counts as many times more as it has items; the mean of all stays the value.
     linear_SG = value + (gap_SG - value) * (sizes_G / sizes_G.mean())
     rows_S, columns_G = linear_SG.mean(axis=1), linear_SG.mean(axis=0)
     by_seed = float(rows_S.var(ddof=1)) / seeds
     by_item = float(columns_G.var(ddof=1)) / groups if groups > 1 else 0.0
+    # What neither its seed nor its group says of a cell: cell - row - column + mean.
     rest_SG = linear_SG - rows_S[:, None] - columns_G + value
     cells = (seeds - 1) * max(groups - 1, 1)
     return value, VarianceParts(by_seed, by_item, float((rest_SG**2).sum()) / cells / (seeds * groups), seeds, groups)
@@ -107,6 +111,7 @@ def find_detectable(
 @lru_cache(maxsize=4096)
 def _find_detectable_t(freedom: float, comparisons: int, alpha: float, power: float) -> float:
     """Return that difference in standard errors: a root of a slow function, which the parts of a page ask for again."""
+    # Found where |t| exceeds this; t of a true difference of so many standard errors is noncentral by them.
     threshold = stats.t.ppf(1 - alpha / (2 * comparisons), freedom)
 
     def short(shift: float) -> float:

@@ -52,13 +52,12 @@ SAME_HAND_TURNS, SAME_HAND_SPEED = 3.0, 0.15
 
 @dataclass(frozen=True)
 class ExactHands:
-    """The pairs of columns that turn in equal steps: tokens per turn, rows [N, 2] and the two columns of each.
+    """The pairs of columns that turn in equal steps: tokens per turn, and the two columns of each.
 
     ``zero_pairs`` counts the pairs that are zero throughout, ``resting_pairs`` those that are the same in every row.
     """
 
     periods: tuple[float, ...] = ()
-    orbits: tuple[Float[Tensor, "N two"], ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
     zero_pairs: int = 0
     resting_pairs: int = 0
@@ -79,14 +78,13 @@ def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
         zero = [pair for pair in pairs if not bool(rows_ND[:, pair].any())]
         resting = [pair for pair in pairs if pair not in zero and torch.equal(*rows_ND[:, pair].aminmax(dim=0))]
         rotating = [pair for pair in pairs if pair not in (*zero, *resting)]
-        orbits = tuple(rows_ND[:, pair] for pair in rotating)
-        periods = [period for period in map(read_period, orbits) if period is not None]
+        periods = [period for pair in rotating if (period := _read_period(rows_ND[:, pair])) is not None]
         if rotating and len(periods) == len(rotating):
-            return ExactHands(tuple(periods), orbits, tuple(rotating), len(zero), len(resting))
+            return ExactHands(tuple(periods), tuple(rotating), len(zero), len(resting))
     return ExactHands()
 
 
-def read_period(orbit_N2: Float[Tensor, "N two"]) -> float | None:
+def _read_period(orbit_N2: Float[Tensor, "N two"]) -> float | None:
     """Return the tokens per turn of a point that rotates around zero in equal steps; None for any other.
 
     Its distance from zero varies by less than 0.1 %, and its angle is a straight line with R² above 0.9999.
@@ -141,16 +139,6 @@ class SpectralLine:
             return np.asarray(sum(part.compute_rows(count) for part in self.parts), dtype=np.float64)
         return np.asarray(make_waves(make_times(count), np.array([self.frequency])) @ self.plane_2D, dtype=np.float64)
 
-    def compute_path(self, count: int) -> NDArray[np.complex128]:
-        """Return angle and size of the hand at each of ``count`` rows, as complex numbers.
-
-        The amplitudes of its parts are projected on that of the strongest: a line without parts goes round a circle.
-        """
-        parts = self.parts or (self,)
-        seen_from = max(parts, key=lambda part: part.share).amplitude_D.conj()
-        waves = np.exp(1j * np.outer(make_times(count), [part.frequency for part in parts]))
-        return np.asarray(waves @ [part.amplitude_D @ seen_from for part in parts])
-
 
 @dataclass(frozen=True)
 class TableLines:
@@ -181,8 +169,8 @@ NO_LINES = TableLines()
 """What is found in a table that holds nothing to look at."""
 
 
-def find_lines(table: Array, seed: int = 0) -> TableLines:
-    """Find what rotates at constant speed all along the rows [N, D] of a table; ``seed`` draws the surrogates.
+def find_lines(table: Array) -> TableLines:
+    """Find what rotates at constant speed all along the rows [N, D] of a table.
 
     Pairs of columns that hold one line each come first. In the rest, where channels may be mixed in any way, the rows
     are whitened by one autoregressive coefficient, and the highest peak of the summed periodogram is added to a model
@@ -194,7 +182,7 @@ def find_lines(table: Array, seed: int = 0) -> TableLines:
         return NO_LINES
     own = max(([*_fit_pairs(rows, pairs, variance)] for pairs in list_pairings(rows.shape[1])), key=len)
     rest = rows - sum((line.compute_rows(len(rows)) for line in own), np.zeros_like(rows))
-    mixed = _find_mixed(rest - rest.mean(0), variance, seed)
+    mixed = _find_mixed(rest - rest.mean(0), variance)
     rotating: list[SpectralLine] = []
     for line in sorted(own, key=lambda line: -line.frequency):
         _join(rotating, line, 1e-3 * line.frequency)
@@ -253,7 +241,7 @@ def _join(lines: list[SpectralLine], line: SpectralLine, within: float) -> None:
     lines.append(line)
 
 
-def _find_mixed(rows: Array, variance: float, seed: int) -> TableLines:
+def _find_mixed(rows: Array, variance: float) -> TableLines:
     """Find lines that lie across channels; ``variance`` is that of the whole table."""
     if float((rows**2).sum()) <= 1e-12 * variance * len(rows):
         return NO_LINES
@@ -276,7 +264,7 @@ def _find_mixed(rows: Array, variance: float, seed: int) -> TableLines:
             lines.append(line)
     leaves_noise = float((model.residual**2).sum()) > 1e-12 * float((whitened**2).sum())
     noise = _project_on_components(model.residual)[0]
-    surrogates = [*measure_surrogates(noise, seed, steep=steep)] if leaves_noise else []
+    surrogates = [*measure_surrogates(noise, steep=steep)] if leaves_noise else []
     # A line must agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case.
     best = max((float(agreements.max()) for agreements in surrogates), default=0.0)
     needed = max(LEAST_AGREEMENT, best)

@@ -16,9 +16,9 @@ DRAWS = 400
 """Samples of texts that a bootstrap draws."""
 
 
-def draw_texts(num_texts: int, draws: int = DRAWS) -> Int[Tensor, "draws N"]:
-    """Draw from ``num_texts`` texts, by number, with replacement, ``draws`` times; the same ones at every call."""
-    return torch.randint(num_texts, (draws, num_texts), generator=torch.Generator().manual_seed(0))
+def draw_texts(num_texts: int) -> Int[Tensor, "draws N"]:
+    """Draw from ``num_texts`` texts, by number, with replacement, ``DRAWS`` times; the same ones at every call."""
+    return torch.randint(num_texts, (DRAWS, num_texts), generator=torch.Generator().manual_seed(0))
 
 
 def compute_central_range(values_N: Float[Tensor, " N"]) -> tuple[float, float]:

@@ -143,12 +143,11 @@ def compute_corrected_interval(scores_n: Float[Tensor, " n"], held_out_ratio: fl
     return mean - half, mean + half
 
 
-def find_nearest_row(
-    predicted_ND: Float[Tensor, "N D"], rows_VD: Float[Tensor, "V D"], block: int = 1024
-) -> Int[Tensor, " N"]:
-    """Return the number of the row with the largest cosine to each prediction; ``block`` of these at a time."""
+def find_nearest_row(predicted_ND: Float[Tensor, "N D"], rows_VD: Float[Tensor, "V D"]) -> Int[Tensor, " N"]:
+    """Return the number of the row with the largest cosine to each prediction."""
     unit_VD = F.normalize(rows_VD, dim=-1)
-    return torch.cat([(part @ unit_VD.T).argmax(-1) for part in predicted_ND.split(block)])
+    # Some predictions at a time: the products with all rows of a large vocabulary are many.
+    return torch.cat([(part @ unit_VD.T).argmax(-1) for part in predicted_ND.split(1024)])
 
 
 def fit_network_r2(

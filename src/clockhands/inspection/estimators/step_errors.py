@@ -15,6 +15,8 @@ from clockhands.shapes import Float, Tensor
 
 STRETCHES = 8
 """Stretches of neighbouring rows, each of which is left out once."""
+RANDOM_SPLITS = 5
+"""Random splits of the rows, where the studies compare tables."""
 MOST_COMPONENTS = 64
 """Principal components in which the maps are fitted."""
 SAME_MAP_ERROR = 0.1
@@ -118,23 +120,23 @@ def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ..
     return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
 
 
-def project_rows(rows_ND: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
-    """Return the coordinates of rows in their leading principal components: 99 % of the variance, at most ``most``."""
+def project_rows(rows_ND: Tensor) -> Float[Tensor, "N k"]:
+    """Return the coordinates of rows in their leading principal components: 99 % of the variance, at most ten."""
     u, s, _ = torch.linalg.svd(rows_ND, full_matrices=False)
-    count = min(most, count_leading(s.square(), 0.99))
+    count = min(10, count_leading(s.square(), 0.99))
     return u[:, :count] * s[:count]
 
 
-def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
+def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int) -> tuple[float, float]:
     """Return the errors of the best linear map and of the best rotation from row t to row t + step.
 
     A rotation may include a reflection. The maps are judged on a quarter of the rows held out at random. The studies
     compare these errors between schemes, so that no reference is needed; ``measure_step`` judges one table by itself.
+    They are averaged over ``RANDOM_SPLITS`` splits.
 
     Args:
         points_Nk: rows in few dimensions (``project_rows``).
         step: in rows.
-        splits: random splits that the errors are averaged over.
 
     Returns:
         Both errors relative to the squared length of the rows held out.
@@ -143,7 +145,7 @@ def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int
     generator = torch.Generator().manual_seed(0)
     linear = rotation = 0.0
     square = float(points_Nk.square().sum(1).mean())
-    for _ in range(splits):
+    for _ in range(RANDOM_SPLITS):
         order = torch.randperm(len(source), generator=generator)
         fitted, held_out = order[len(order) // 4 :], order[: len(order) // 4]
         scale = max(float(target[held_out].square().sum()), 1e-9 * square)
@@ -151,4 +153,4 @@ def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int
         u, _, vt = torch.linalg.svd(source[fitted].T @ target[fitted])
         linear += float((source[held_out] @ matrix - target[held_out]).square().sum() / scale)
         rotation += float((source[held_out] @ (u @ vt) - target[held_out]).square().sum() / scale)
-    return linear / splits, rotation / splits
+    return linear / RANDOM_SPLITS, rotation / RANDOM_SPLITS

@@ -4,13 +4,11 @@ First the reader's sentences and the text, then from the input through attention
 """
 
 from clockhands.catalogue import Catalogue
-from clockhands.inspection.measures.content_distance import ContentDistance
-from clockhands.inspection.measures.cross_attention import CrossAttentionByPosition
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.distance_curve import DistanceCurve
-from clockhands.inspection.measures.heads import HeadsByPosition, HeadsDistance
+from clockhands.inspection.measures.heads import CrossAttentionByPosition, HeadsByPosition, HeadsDistance
 from clockhands.inspection.measures.induction import Induction
-from clockhands.inspection.measures.logits import LogitHeads, LogitLayers
+from clockhands.inspection.measures.logits import ContentDistance, LogitHeads, LogitLayers
 from clockhands.inspection.measures.loudness import Loudness
 from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.measures.order import MeanOrder, NextToken, TokenOrder

@@ -27,7 +27,7 @@ SUBSPACES = 20
 """Random subspaces that the angles are compared with."""
 
 
-def compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
+def _compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
     """Return the overlap of two covariances, and its mean and standard deviation under random rotations.
 
     The overlap is tr(A B) / (‖A‖ ‖B‖), the RV coefficient (Escoufier 1973). Under Haar measure on O(D), tr(A B) has
@@ -91,9 +91,9 @@ class Directions(Measure):
         ):
             if float(covariance_DD.trace()) <= 1e-12 * float(rows.double().square().sum(-1).max()):
                 return self.skip(f"All {name} are equal, so that they have no directions to share.")
-        overlap, mean, spread = compute_overlap(tokens_DD, positions_DD)
+        overlap, mean, spread = _compute_overlap(tokens_DD, positions_DD)
         low, high = jackknife(
-            ids_NT, lambda some_NT: compute_overlap(_compute_token_covariance(tables, some_NT), positions_DD)[0]
+            ids_NT, lambda some_NT: _compute_overlap(_compute_token_covariance(tables, some_NT), positions_DD)[0]
         )
         z = (overlap - mean) / spread
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
@@ -190,7 +190,7 @@ class _MixedShare:
     num_directions: int
 
 
-def compute_mixed_share(
+def _compute_mixed_share(
     query_HD: Float[Tensor, "H D"], key_HD: Float[Tensor, "H D"], basis_DK: Float[Tensor, "D K"]
 ) -> tuple[float, float]:
     """Return the share of ‖M‖² of a head's M = QᵀK that connects a subspace with what is outside it, and its reference.
@@ -220,13 +220,13 @@ def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> _MixedS
     if float(positions_DD.trace()) < LEAST_POSITION * float(tokens_DD.trace()):
         return None
     basis_DK = find_subspace(positions_DD, POSITION_PART)
-    query_HKD, key_HKD = read_projections(layer)
-    pairs = [compute_mixed_share(q, k, basis_DK) for q, k in zip(query_HKD, key_HKD, strict=True)]
+    query_HKD, key_HKD = _read_projections(layer)
+    pairs = [_compute_mixed_share(q, k, basis_DK) for q, k in zip(query_HKD, key_HKD, strict=True)]
     share, by_chance = torch.tensor(pairs, dtype=torch.float64).mean(0).tolist()
     return _MixedShare(share, by_chance, basis_DK.shape[1])
 
 
-def read_projections(layer: Layer) -> tuple[Float[Tensor, "H K D"], Float[Tensor, "H K D"]]:
+def _read_projections(layer: Layer) -> tuple[Float[Tensor, "H K D"], Float[Tensor, "H K D"]]:
     """Return what each head multiplies a state with for its query and key at the first position, without biases.
 
     It is read from the layer itself, which is run on unit vectors and on zero, so that it is the same for every model

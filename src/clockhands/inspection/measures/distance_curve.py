@@ -67,7 +67,7 @@ class DistanceCurve(Measure):
         )
         largest = max(range(len(shares)), key=shares.__getitem__)
         untrained = untrained_shares[largest] if untrained_shares else None
-        read = [compute_distance_curve(split_first_batch(layer)) for layer in reading.capture.layers]
+        read = [_compute_distance_curve(split_first_batch(layer)) for layer in reading.capture.layers]
         curves = [curve_HJ for curve_HJ, _ in read]
         low, high = compute_group_interval(splits[largest], DISTANCE)
         # The layer of the value is the one with the largest share, and so is that of every shuffle.
@@ -115,7 +115,7 @@ class DistanceCurve(Measure):
         )
 
 
-def compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], float]:
+def _compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], float]:
     """Compute a layer's mean logit of distance alone at each offset, and its largest spread along a diagonal.
 
     The offsets are −(T−1) … T−1, key position less query position. A spread of 0 means that the logit depends on the

@@ -48,7 +48,7 @@ without others are NaN where there are no others; a model without an output laye
 
 
 @dataclass(frozen=True)
-class InductionTexts:
+class _InductionTexts:
     """Texts whose second half has the tokens of the first in another order, and the same after another first half.
 
     ``targets_Nn`` is, for each of the queries at ``queries_n``, where the token stands that followed the same token in
@@ -93,7 +93,7 @@ class Induction(Measure):
             return self.skip(
                 "It does not read from left to right alone, so that no token has only earlier ones to see."
             )
-        texts = draw_halves(reading.capture)
+        texts = _draw_halves(reading.capture)
         if isinstance(texts, str):
             return self.skip(texts)
         scores_LHN = _score_heads(reading, texts, texts.ids_NT)
@@ -140,7 +140,7 @@ class Induction(Measure):
         )  # fmt: skip
 
 
-def draw_halves(capture: Capture) -> InductionTexts | str:
+def _draw_halves(capture: Capture) -> _InductionTexts | str:
     """Draw the texts from the tokens of the captured one; or the reason why that cannot be done."""
     places, pool = capture.ordinary_T.nonzero().flatten(), capture.ids_NT[:, capture.ordinary_T].unique()
     size = min(MOST_TOKENS, len(places) // 2, len(pool)) // 2 * 2
@@ -159,10 +159,10 @@ def draw_halves(capture: Capture) -> InductionTexts | str:
         followed = order < size - 1
         queries.append(second[followed])
         targets.append(first[order[followed] + 1])
-    return InductionTexts(ids_NT, control_NT, torch.stack(queries), torch.stack(targets))
+    return _InductionTexts(ids_NT, control_NT, torch.stack(queries), torch.stack(targets))
 
 
-def _score_heads(reading: Reading, texts: InductionTexts, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "L H N"]:
+def _score_heads(reading: Reading, texts: _InductionTexts, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "L H N"]:
     """Return the mean attention from the queries of each text to their targets, by layer and head."""
     capture, batches = reading.capture, []
     for rows in torch.arange(len(ids_NT)).split(BATCH):
@@ -181,7 +181,7 @@ def _average_pairs(
 
 
 @contextmanager
-def remove_heads(reading: Reading, heads: Sequence[Head]) -> Iterator[None]:
+def _remove_heads(reading: Reading, heads: Sequence[Head]) -> Iterator[None]:
     """Inside the block, the output of each of these heads is its mean over the tokens and texts of a batch.
 
     The output of all heads, side by side, is the input of the projection that ends an attention module. There the
@@ -233,7 +233,7 @@ def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
 
 @torch.no_grad()
 def _ablate(
-    reading: Reading, texts: InductionTexts, induction: Sequence[Head], previous: Sequence[Head]
+    reading: Reading, texts: _InductionTexts, induction: Sequence[Head], previous: Sequence[Head]
 ) -> Ablation | None:
     """Remove the previous-token heads, then as many others of the same layers; None where a head cannot be removed.
 
@@ -250,7 +250,7 @@ def _ablate(
     scores, probabilities = [], []
     try:
         for removed in removals:
-            with remove_heads(reading, removed) if removed else nullcontext():
+            with _remove_heads(reading, removed) if removed else nullcontext():
                 scores_LHN = _score_heads(reading, texts, texts.ids_NT)
                 probabilities.append(_read_probability(reading, texts))
             scores.append(torch.stack([scores_LHN[layer, head] for layer, head in induction]).mean(0))
@@ -263,7 +263,7 @@ def _ablate(
     return kept
 
 
-def _read_probability(reading: Reading, texts: InductionTexts) -> Float[Tensor, " N"]:
+def _read_probability(reading: Reading, texts: _InductionTexts) -> Float[Tensor, " N"]:
     """Return the probability of the token that followed the same one before, after the last tokens of each text.
 
     It is NaN for a model without an output layer.

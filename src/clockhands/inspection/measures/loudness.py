@@ -159,7 +159,7 @@ class Loudness(Measure):
             f"({interval}{describe_untrained(untrained_share)}): {comment}."
         )
         verdict += _describe_factor(tables, trained, untrained)
-        outliers = find_outlier_rows(tables)
+        outliers = _find_outlier_rows(tables)
         if outliers:
             numbers = ", ".join(map(str, outliers[:MOST_NAMED])) + (" …" if len(outliers) > MOST_NAMED else "")
             longer = "over three times as long as the median row or under a third of it"
@@ -210,7 +210,7 @@ def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) 
     )
 
 
-def find_outlier_rows(tables: Tables) -> list[int]:
+def _find_outlier_rows(tables: Tables) -> list[int]:
     """Return the positions whose row is more than three times as long as the median row, or shorter than a third."""
     lengths = tables.positions_ND.double().norm(dim=-1)
     median = lengths.quantile(0.5)

@@ -36,7 +36,7 @@ def bootstrap_change(change_N: Float[Tensor, " N"]) -> tuple[float, float]:
     return bootstrap_ratio(change_N, torch.ones_like(change_N))
 
 
-def draw_changes(changes: Mapping[str, Tensor], full_change: str, quantity: str) -> Figure:
+def _draw_changes(changes: Mapping[str, Tensor], full_change: str, quantity: str) -> Figure:
     """Draw the mean change of every intervention as a bar with its interval.
 
     Args:
@@ -107,7 +107,7 @@ class MeanOrder(Measure):
                     if effect.name in changes
                 ],
             ),
-            figure=draw_changes(changes_drawn, "another text", "the mean of the output"),
+            figure=_draw_changes(changes_drawn, "another text", "the mean of the output"),
         )
 
 
@@ -192,7 +192,7 @@ class TokenOrder(Measure):
                 ("intervention", "change of a token's state"),
                 [(effect.name, effect.token_change) for effect in interventions.effects],
             ),
-            figure=draw_changes(changes, "two random tokens", "a token's state"),
+            figure=_draw_changes(changes, "two random tokens", "a token's state"),
         )
 
 
@@ -228,7 +228,7 @@ class NextToken(Measure):
             )
         if not reading.influence.causal:
             return self.skip("It is not a language model that writes from left to right: it has no next token.")
-        losses = compute_losses(subject, capture)
+        losses = _compute_losses(subject, capture)
         if losses is None:
             return self.skip("The model came without its output layer, so that it predicts no token.")
         ordered_Ne, permuted_Ne = losses
@@ -244,7 +244,7 @@ class NextToken(Measure):
             light=light,
             table=Table.of(
                 ("tokens before it", "in order", "permuted"),
-                list(zip(find_prefix_lengths(capture), ordered_Ne.mean(0), permuted_Ne.mean(0), strict=True)),
+                list(zip(_find_prefix_lengths(capture), ordered_Ne.mean(0), permuted_Ne.mean(0), strict=True)),
             ),
         )
 
@@ -271,13 +271,13 @@ def _judge(
     return f"{numbers} Whether order helps is undecided.", "info"
 
 
-def find_prefix_lengths(capture: Capture) -> list[int]:
+def _find_prefix_lengths(capture: Capture) -> list[int]:
     """Return how many tokens stand before each of those that are predicted."""
     length = int(capture.ordinary_T.nonzero()[-1])
     return sorted({max(2, round(length * part)) for part in PARTS})
 
 
-def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N e"], Float[Tensor, "N e"]] | None:
+def _compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N e"], Float[Tensor, "N e"]] | None:
     """Compute the negative log-likelihood, in nats, of e tokens of each of N texts, in order and permuted.
 
     Returns:
@@ -286,7 +286,7 @@ def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N
     """
     ids, generator = capture.ids_NT[:MOST_TEXTS], torch.Generator().manual_seed(0)
     both: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for length in find_prefix_lengths(capture):
+    for length in _find_prefix_lengths(capture):
         ordinary = capture.ordinary_T[:length]
         shuffled = ids[:, :length].clone()
         orders = draw_orders(int(ordinary.sum()), len(ids), generator)

@@ -32,7 +32,7 @@ LEAST_READ = 1e-6
 """Pairs of this part of the largest length, or less, are not read: the angle of zeros would be noise."""
 
 
-def find_rotated_width(subject: Subject, layer: Layer, width: int) -> int:
+def _find_rotated_width(subject: Subject, layer: Layer, width: int) -> int:
     """Return how many of the ``width`` channels of a head rotate: those that partial rotary leaves alone come last."""
     if layer.scheme is not None:
         parts = layer.scheme.parts if isinstance(layer.scheme, Composition) else (layer.scheme,)
@@ -47,7 +47,7 @@ def find_rotated_width(subject: Subject, layer: Layer, width: int) -> int:
     return width
 
 
-def remove_rotation(layer: Layer) -> Layer | None:
+def _remove_rotation(layer: Layer) -> Layer | None:
     """Return the same layer with all angles zero; None where the angles are not among its arguments.
 
     A layer of this project is given no scheme, one of transformers cosines of 1 (times any factor) and sines of 0.
@@ -64,7 +64,7 @@ def remove_rotation(layer: Layer) -> Layer | None:
     return replace(layer, kwargs={**layer.kwargs, "position_embeddings": zero_angles})
 
 
-def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " F"]:
+def _estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " F"]:
     """Return by how many radians every pair turns from one position to the next; NaN for a pair without one speed.
 
     A pair has none that turns by different angles from place to place or from head to head, or is zero. The step of one
@@ -87,7 +87,7 @@ def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " 
     return frequencies_F.masked_fill(~coherent_F, torch.nan)
 
 
-def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
+def _order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
     """Return the numbers of the pairs that a layer rotates, the fastest first, and how many of them stand still.
 
     Read from the queries and keys of one vector at every position, which turn and do nothing else. The numbers are None
@@ -96,14 +96,14 @@ def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | Non
     """
     constant = layer.replay(compute_means(layer, torch.arange(len(layer.inputs_NTD)))[0])
     vectors = torch.cat([constant.q_BHSK[0], constant.k_BHTK[0]]).double().cpu()
-    vectors = vectors[..., : find_rotated_width(subject, layer, vectors.shape[-1])]
+    vectors = vectors[..., : _find_rotated_width(subject, layer, vectors.shape[-1])]
     # The two channels of a pair as one complex number.
     pairs = vectors.unflatten(-1, (-1, 2)) if subject.interleaved else vectors.unflatten(-1, (2, -1)).mT
     turns_HTF = torch.view_as_complex(pairs.contiguous())
     in_order_F = torch.arange(turns_HTF.shape[-1])
     if layer.locates_tokens:
         return in_order_F, 0
-    frequencies_F = estimate_frequencies(turns_HTF)
+    frequencies_F = _estimate_frequencies(turns_HTF)
     zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
     known = frequencies_F[~zero_F]
     if bool(known.isnan().any()) or not bool(known.any()):
@@ -137,7 +137,7 @@ class RotationFrequencies(Measure):
             return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
         if subject.has_unlisted_architecture:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
-        read = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
+        read = {index: _order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
         orders = {index: order_F for index, (order_F, _) in read.items() if order_F is not None}
         if not orders:
             return self.skip(
@@ -150,14 +150,14 @@ class RotationFrequencies(Measure):
 
             Of the control they are the same pairs of the same layers, in the same order.
             """
-            sums = [compute_pair_sums(subject, either.capture.layers[index], capture.ordinary_T) for index in orders]
-            shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
+            sums = [_compute_pair_sums(subject, either.capture.layers[index], capture.ordinary_T) for index in orders]
+            shares = [_compute_pair_shares(*layer_sums) for layer_sums in sums]
             of_quarters = [float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)]
             return sums, shares, sum(of_quarters) / len(of_quarters)
 
         (sums, shares, share), control = reading.with_control(measure)
         fresh, untrained = (None, None) if control is None else control[1:]
-        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
+        unrotated = [_compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
         equal = sum(len(pairs) / len(order_F) for pairs, order_F in zip(quarters, orders.values(), strict=True))
         equal /= len(orders)
         low, high = bootstrap_ratio(
@@ -173,11 +173,6 @@ class RotationFrequencies(Measure):
         if known:
             mean = format_percent(sum(known) / len(known))
             verdict += f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
-        left_out = [str(index + 1) for index, (order_F, _) in read.items() if order_F is None]
-        if left_out:
-            which, verb, they_are = ("Layer", "does", "it is") if len(left_out) == 1 else ("Layers", "do", "they are")
-            verdict += f" {which} {join_words(left_out)} {verb} not rotate each pair of channels at one speed; "
-            verdict += f"{they_are} left out."
         # The last share of a layer is of the channels that do not rotate; layers with fewer pairs have empty cells.
         most, rows = max(map(len, shares)) - 1, []
         names = [f"pair {number}" for number in range(most)]
@@ -186,7 +181,7 @@ class RotationFrequencies(Measure):
             rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
 
         return self.make_finding(
-            verdict + describe_resting_pairs(read),
+            verdict + _describe_layers(read),
             share,
             untrained=untrained,
             unit=SHARE,
@@ -215,28 +210,33 @@ def _draw_figure(orders: Sequence[Tensor], shares: Sequence[Tensor], fresh: Sequ
     )
 
 
-def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
-    """Say in which layers some of the rotated pairs stand still; empty where all turn."""
+def _describe_layers(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
+    """Say which layers are left out, and in which some of the rotated pairs stand still; empty where all turn."""
+    left_out, sentence = [str(index + 1) for index, (order_F, _) in read.items() if order_F is None], ""
+    if left_out:
+        which, verb, they_are = ("Layer", "does", "it is") if len(left_out) == 1 else ("Layers", "do", "they are")
+        sentence = f" {which} {join_words(left_out)} {verb} not rotate each pair of channels at one speed; "
+        sentence += f"{they_are} left out."
     layers: dict[tuple[int, int], list[str]] = {}
     for index, (order_F, resting) in read.items():
         if order_F is not None and resting:
             layers.setdefault((resting, len(order_F)), []).append(str(index + 1))
-    return "".join(
+    return sentence + "".join(
         f" In layer{'s' if len(numbers) > 1 else ''} {join_words(numbers)}, {resting} of {count} rotated pairs "
         f"{'stand' if resting > 1 else 'stands'} still: they see no position."
         for (resting, count), numbers in layers.items()
     )
 
 
-def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
-    """Return the shares of the pairs from the sums of ``compute_pair_sums``, over all texts.
+def _compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
+    """Return the shares of the pairs from the sums of ``_compute_pair_sums``, over all texts.
 
     They sum to 1, less the share of a bias where the layer adds one.
     """
     return products_NF.sum(0) / squares_N.sum().clamp_min(1e-30)
 
 
-def compute_pair_sums(
+def _compute_pair_sums(
     subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " T"]
 ) -> tuple[Float[Tensor, "N F"], Float[Tensor, " N"]]:
     """Compute Σ product · logit of each rotating pair, and Σ logit², text by text, over ordinary tokens.
@@ -254,15 +254,15 @@ def compute_pair_sums(
         )
         squares.append(logits.double().square().sum((1, 2, 3)).cpu())
     products_NK = torch.cat(products)
-    width = find_rotated_width(subject, layer, products_NK.shape[1])
+    width = _find_rotated_width(subject, layer, products_NK.shape[1])
     rotated = products_NK[:, :width]
     pairs_NF = rotated.unflatten(1, (-1, 2)).sum(-1) if subject.interleaved else rotated.unflatten(1, (2, -1)).sum(1)
     return torch.cat([pairs_NF, products_NK[:, width:].sum(1, keepdim=True)], dim=1), torch.cat(squares)
 
 
-def compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
+def _compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
     """Return R² of the logits, centred over keys, on q·k without rotation; None where the angles cannot be set to 0."""
-    unrotated_layer = remove_rotation(layer)
+    unrotated_layer = _remove_rotation(layer)
     if unrotated_layer is None:
         return None
     covariance = variance = products_variance = 0.0

@@ -60,7 +60,7 @@ def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
 
     Raises CheckpointError for a model without a token table.
     """
-    splits = draw_splits(capture)
+    splits = _draw_splits(capture)
     ids = capture.ids_NT[: splits.num_texts, capture.measured_T]
     types, labels = ids.unique(return_inverse=True)
     rows = subject.read_token_table()[types].float()
@@ -83,7 +83,7 @@ def probe_layers(subject: Subject, capture: Capture) -> _ProbeScores:
         low, high = compute_corrected_interval(torch.tensor(hits), splits.held_out_ratio)
         intervals.append(bound_exactly((max(0.0, low), min(1.0, high)), position_shares[-1], splits.num_texts))
         token_shares.append(sum(named) / len(named))
-    permuted_share = float(probe_positions(states, splits, permuted=True).mean())
+    permuted_share = float(_probe_positions(states, splits, permuted=True).mean())
     return _ProbeScores(position_shares, intervals, token_shares, permuted_share, splits)
 
 
@@ -92,12 +92,12 @@ def _count_hits(guess_NTT: Float[Tensor, "N T T"]) -> float:
     return float((guess_NTT.argmax(-1) == torch.arange(guess_NTT.shape[1])).float().mean())
 
 
-def draw_splits(capture: Capture) -> CrossValidation:
+def _draw_splits(capture: Capture) -> CrossValidation:
     """Draw the splits of at most ``MOST_TEXTS`` texts; those that repeat each other stay on one side, unless all do."""
     return CrossValidation.draw(capture.repeats.groups_N[: min(capture.num_texts, MOST_TEXTS)])
 
 
-def probe_positions(
+def _probe_positions(
     states_NTD: Float[Tensor, "N T D"], splits: CrossValidation, *, permuted: bool = False
 ) -> Float[Tensor, " n"]:
     """Return the share of tokens whose position is read back exactly, for each of n splits.
@@ -124,14 +124,14 @@ def _probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[
     removal = subject.remove_residuals()
     if removal is None:
         return ()
-    splits = draw_splits(capture)
+    splits = _draw_splits(capture)
     with removal:
         batches = [
             subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
             for rows in torch.arange(splits.num_texts).split(BATCH)
         ]
     layers = (torch.cat(states)[:, capture.measured_T.to(states[0].device)] for states in zip(*batches, strict=True))
-    return tuple(probe_positions(states.float().cpu(), splits) for states in layers)
+    return tuple(_probe_positions(states.float().cpu(), splits) for states in layers)
 
 
 LEAST_LINEAR = 0.03
@@ -241,7 +241,7 @@ def _describe_network(trained: _ProbeScores, capture: Capture, chance: float) ->
     """Say what a network reads back where the linear probe finds nothing; empty where it finds something."""
     if max(trained.position_shares) >= max(3 * chance, LEAST_LINEAR):
         return ""
-    layer, splits = max(1, len(capture.hidden) - 2), draw_splits(capture)
+    layer, splits = max(1, len(capture.hidden) - 2), _draw_splits(capture)
     states = capture.hidden[layer][: splits.num_texts, capture.measured_T].float()
     positions, scores = torch.arange(states.shape[1]).float(), []
     for fitted, held_out in list(splits)[:NETWORKS]:
@@ -268,7 +268,7 @@ def _describe_without_residuals(
     return f"{start} {unsure} {format_percent(chance)})."
 
 
-def estimate_position_share(states_NTD: Float[Tensor, "N T D"]) -> float:
+def _estimate_position_share(states_NTD: Float[Tensor, "N T D"]) -> float:
     """Estimate the share of the variance of states that is due to position, without the bias of chance.
 
     The model is state = mean + text + position + interaction, and the share (SS_position − (T−1)·MS_interaction) /
@@ -299,8 +299,8 @@ def _compute_share(num_texts: int, sum_TD: Tensor, text_squares: Tensor, squares
     return (position - chance) / max(total, 1e-30)
 
 
-def jackknife_position_share(states_NTD: Float[Tensor, "N T D"]) -> tuple[float, float] | None:
-    """Return the 95 % interval of ``estimate_position_share``: Student's t over the shares without each text.
+def _jackknife_position_share(states_NTD: Float[Tensor, "N T D"]) -> tuple[float, float] | None:
+    """Return the 95 % interval of ``_estimate_position_share``: Student's t over the shares without each text.
 
     None for fewer than three texts, since a share needs two. Source: Tukey 1958.
     """
@@ -312,10 +312,10 @@ def jackknife_position_share(states_NTD: Float[Tensor, "N T D"]) -> tuple[float,
         _compute_share(len(states) - 1, sum_TD - text_TD, text_squares_N.sum() - text_square, squares_N.sum() - square)
         for text_TD, text_square, square in zip(states, text_squares_N, squares_N, strict=True)
     ]
-    return compute_jackknife_interval(estimate_position_share(states), torch.tensor(shares, dtype=torch.float64))
+    return compute_jackknife_interval(_estimate_position_share(states), torch.tensor(shares, dtype=torch.float64))
 
 
-def compute_stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
+def _compute_stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
     """Return Σσ² / σ₁² of the mean state of each position, centred: how many directions these means use.
 
     σ are the singular values. Source: the stable rank of Rudelson & Vershynin 2007.
@@ -346,11 +346,11 @@ class StateShare(Measure):
         capture = reading.capture
 
         def measure(either: Reading) -> list[float]:  # a layer at a time, since the states may lie on the disk
-            return [estimate_position_share(hidden[:, either.capture.measured_T]) for hidden in either.capture.hidden]
+            return [_estimate_position_share(hidden[:, either.capture.measured_T]) for hidden in either.capture.hidden]
 
         shares, untrained = reading.with_control(measure)
-        ranks = [compute_stable_rank(hidden[:, capture.measured_T]) for hidden in capture.hidden]
-        interval = jackknife_position_share(capture.hidden[-1][:, capture.measured_T])
+        ranks = [_compute_stable_rank(hidden[:, capture.measured_T]) for hidden in capture.hidden]
+        interval = _jackknife_position_share(capture.hidden[-1][:, capture.measured_T])
         return self.make_finding(
             _describe_share(shares, interval, untrained),
             shares[-1],

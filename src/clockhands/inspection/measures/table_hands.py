@@ -112,7 +112,7 @@ class TableHands(Measure):
         for line in lines.rotating:
             axes = np.linalg.svd(line.plane_2D, full_matrices=False)[2]
             hands.append((line.period, torch.from_numpy((flat_ND + line.compute_rows(len(rows_ND))) @ axes.T)))
-        verdict = describe_lines(lines, len(rows_ND), slow_share) + _describe_untold(rest_ND, lines)
+        verdict = _describe_lines(lines, len(rows_ND), slow_share) + _describe_untold(rest_ND, lines)
         low_D, high_D = rows.added_ND.aminmax(dim=0)
         resting = int((low_D == high_D).sum())
         if resting:
@@ -125,7 +125,7 @@ class TableHands(Measure):
             unit="hands",
             light="good" if lines.rotating else "info",
             table=Table.of(COLUMNS, [_make_row(line) for line in (*lines.rotating, *lines.oscillating)]),
-            figure=draw_hands(hands),
+            figure=_draw_hands(hands),
             details={
                 "agreement needed": lines.needed,
                 "best agreement without a hand": lines.best_other,
@@ -136,19 +136,18 @@ class TableHands(Measure):
 
     def _report_exact(self, rows: PositionRows, hands: ExactHands) -> Finding:
         """Report the hands of a table of which every pair of columns is one, or zero."""
-        ordered = sorted(zip(hands.periods, hands.orbits, hands.pairs, strict=True), key=lambda hand: hand[0])
-        orbits = [(period, orbit) for period, orbit, _ in ordered]
+        ordered = sorted(zip(hands.periods, hands.pairs, strict=True))
         return self.make_finding(
-            describe_exact_hands(
-                [period for period, _, _ in ordered], hands.zero_pairs, len(rows.added_ND), hands.resting_pairs
+            _describe_exact_hands(
+                [period for period, _ in ordered], hands.zero_pairs, len(rows.added_ND), hands.resting_pairs
             ),
             float(len(ordered)),
             unit="hands",
             light="good",
             table=Table.of(
-                ("tokens per turn", "first column", "second column"), [(period, *pair) for period, _, pair in ordered]
+                ("tokens per turn", "first column", "second column"), [(period, *pair) for period, pair in ordered]
             ),
-            figure=draw_hands(orbits),
+            figure=_draw_hands([(period, rows.added_ND[:, pair]) for period, pair in ordered]),
             method="Every pair of columns that is not zero keeps its distance from zero within 0.1 %, and its angle is "
             "a straight line (R² above 0.9999), from row 1 on: the speed is read from the columns as they are.",
             source="Vaswani et al. 2017, section 3.5",
@@ -196,7 +195,7 @@ def _describe_untold(rest_ND: Array, lines: TableLines) -> str:
     return sentence if untold else ""
 
 
-def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
+def _describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
     """Say which hands were found in so many rows of a table, and how much of it moves too slowly to be judged."""
     if lines.rotating:
         hands = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
@@ -237,12 +236,16 @@ def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
 def _find_variation(line: SpectralLine, num_rows: int) -> str:
     """Return what of a hand with parts varies: ``speed``, ``size``, or ``speed or size`` where that is not clear.
 
-    The logarithm of its path is the logarithm of its size plus i times its angle. What varies ``CLEAR`` times as much
-    as the other is named. With two lines alone, one of them weak, both vary by the same amount: log(1 + ε exp(iδt)) is
-    about ε exp(iδt), whose real and imaginary parts are equally large.
+    What varies ``CLEAR`` times as much as the other is named. With two lines alone, one of them weak, both vary by the
+    same amount: log(1 + ε exp(iδt)) is about ε exp(iδt), whose real and imaginary parts are equally large.
     """
-    path = line.compute_path(num_rows)
-    times, angles = make_times(num_rows), np.unwrap(np.angle(path))
+    # Its path, row by row: the amplitudes of its parts, projected on that of the strongest.
+    times = make_times(num_rows)
+    seen_from = max(line.parts, key=lambda part: part.share).amplitude_D.conj()
+    waves = np.exp(1j * np.outer(times, [part.frequency for part in line.parts]))
+    path = waves @ np.array([part.amplitude_D @ seen_from for part in line.parts])
+    # The logarithm of the path is the logarithm of the size plus i times the angle.
+    angles = np.unwrap(np.angle(path))
     lead = float(np.std(angles - np.polyval(np.polyfit(times, angles, 1), times)))
     growth = float(np.std(np.log(np.maximum(np.abs(path), 1e-300))))
     return "speed" if lead > CLEAR * growth else "size" if growth > CLEAR * lead else "speed or size"
@@ -262,7 +265,7 @@ def _list_periods(lines: Sequence[SpectralLine]) -> str:
     return f"{', '.join(periods[: MOST_NAMED - 1])} ... {periods[-1]}"
 
 
-def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: int, resting_pairs: int = 0) -> str:
+def _describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: int, resting_pairs: int = 0) -> str:
     """Say how fast the pairs of columns turn, how many rest, and how many do not turn twice in ``num_rows`` rows.
 
     ``periods`` are in tokens per turn, the shortest first.
@@ -286,7 +289,7 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: in
     )
 
 
-def draw_hands(hands: list[tuple[float, Tensor]]) -> Figure | None:
+def _draw_hands(hands: list[tuple[float, Tensor]]) -> Figure | None:
     """Draw the orbits of up to four hands, spread over the range of periods; None if there are none.
 
     ``hands`` holds the period of each hand, in tokens per turn, and its orbit: [N, 2], from position 1 on.

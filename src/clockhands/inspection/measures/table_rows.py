@@ -109,13 +109,6 @@ class TableSimilarity(Measure):
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = _compute_monotonicity(mean_cosines_R)
-        # In how few directions most of the table lies, where these are few of those that its rows could fill.
-        room = min(len(cosines_NN) - 1, rows.centred_ND.shape[1])
-        count, low_rank = count_leading(torch.linalg.svdvals(rows.centred_ND).square(), RANK_SHARE), ""
-        if count <= LOW_RANK * room:
-            directions = "1 direction" if count == 1 else f"{count} directions"
-            part = format_percent(RANK_SHARE)
-            low_rank = f" The table has a low rank: {part} of its variance lies in {directions} of {room}."
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
@@ -143,7 +136,8 @@ class TableSimilarity(Measure):
         )
         return self.make_finding(
             f"{explained} (rows shuffled {format_percent_range(low, high)}); neighbours have cosine {neighbours}, "
-            f"and similarity {_describe_trend(monotonicity)} with distance up to half the length.{low_rank}",
+            f"and similarity {_describe_trend(monotonicity)} with distance up to half the length."
+            f"{_describe_rank(rows.centred_ND)}",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
@@ -152,8 +146,18 @@ class TableSimilarity(Measure):
             figure=put_together(
                 (cosines, by_distance), columns=2, height=0.8, title="Similarity of the rows of any two positions"
             ),
-            details={"monotonicity": monotonicity, "symmetry": compute_symmetry(cosines_NN)},
+            details={"monotonicity": monotonicity, "symmetry": _compute_symmetry(cosines_NN)},
         )
+
+
+def _describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
+    """Say in how few directions most of the table lies, where these are few of those that its rows could fill."""
+    room = min(len(centred_ND) - 1, centred_ND.shape[1])
+    count = count_leading(torch.linalg.svdvals(centred_ND).square(), RANK_SHARE)
+    if count > LOW_RANK * room:
+        return ""
+    directions = "1 direction" if count == 1 else f"{count} directions"
+    return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
 
 
 def _describe_trend(correlation: float) -> str:
@@ -178,7 +182,7 @@ def _compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:
     return float(torch.corrcoef(torch.stack([torch.arange(len(half)).double(), ranks]))[0, 1])
 
 
-def compute_symmetry(cosines_NN: Float[Tensor, "N N"], reach: int = 16) -> float:
+def _compute_symmetry(cosines_NN: Float[Tensor, "N N"], reach: int = 16) -> float:
     """Return the correlation of the cosines m rows ahead and m rows behind, over all rows and m up to ``reach``.
 
     1 if each row is as similar to the one m later as to the one m earlier; 0 where the cosines do not vary. Source:

@@ -33,7 +33,7 @@ MASK_GAP = 5e3
 precision. openai-gpt writes its masks as -10,000, which ``MASK_LOGIT`` alone would take for a logit."""
 
 
-def find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
+def _find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
     """Tell which keys every query may attend to, from logits (or from a mask that is added to them)."""
     largest = logits_BHST.amax(-1, keepdim=True).float()
     return (logits_BHST > MASK_LOGIT) & (logits_BHST > largest - MASK_GAP)
@@ -112,7 +112,7 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
                 scores = F.pad(logits, (0, int(attention.sink)))
                 weights = scores.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)).to(q.dtype)
                 weights = weights[..., : k.shape[2]]
-                receive(ComputedAttention(attention.module, q, k, logits.to(q.dtype), weights, find_mask(logits)))
+                receive(ComputedAttention(attention.module, q, k, logits.to(q.dtype), weights, _find_mask(logits)))
 
         with _use_eager_code(getattr(model, "config", None)), AttentionTap(within or model, None, read):
             yield
@@ -126,7 +126,7 @@ def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: R
     if module is None or receive is None or not (isinstance(module, Attention) or is_installed(module)):
         return
     products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
-    allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
+    allowed = computed.mask_BHST & _find_mask(computed.logits_BHST)
     bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
     # A scheme with this hook rewrites rows of logits: the logits less the products count as added.
     if "logits" in computed.scheme.active_hooks():
@@ -221,7 +221,7 @@ def _rebuild_attention(
     allowed = torch.ones(1, dtype=torch.bool, device=q.device)
     if mask is not None:
         mask = mask[..., : k.shape[2]]
-        allowed = mask if mask.dtype == torch.bool else find_mask(mask)
+        allowed = mask if mask.dtype == torch.bool else _find_mask(mask)
         added = added if mask.dtype == torch.bool else torch.where(allowed, mask, 0.0)
     position_bias = options.get("position_bias")
     if position_bias is not None:

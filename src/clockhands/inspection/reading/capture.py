@@ -201,7 +201,7 @@ class Repeats:
         return self.fixed > max(self.fixed_by_chance[1], 0.01)
 
 
-def group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
+def _group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
     """Number the texts so that those which repeat each other, directly or through others, have that of the first."""
     ngrams_NGn = ids_NT.unfold(1, min(NGRAM, ids_NT.shape[1]), 1)
     texts, runs, _ = ngrams_NGn.shape
@@ -219,7 +219,7 @@ def group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
     return torch.from_numpy(first[group_N])
 
 
-def measure_fixed_share(ids_NT: Int[Tensor, "N T"]) -> float:
+def _measure_fixed_share(ids_NT: Int[Tensor, "N T"]) -> float:
     """Return the share of tokens fixed by the position: (p − q) / (1 − q).
 
     p is the probability that two texts have the same token at the same position, q that they have it at two different
@@ -288,9 +288,9 @@ class Capture:
         """Which of the texts repeat each other, by their ordinary tokens."""
         ids_NT, generator = self.ids_NT[:, self.ordinary_T], torch.Generator().manual_seed(0)
         orders = (torch.rand(ids_NT.shape, generator=generator).argsort(1) for _ in range(DRAWS))
-        permuted = [measure_fixed_share(ids_NT.gather(1, order_NT)) for order_NT in orders]
+        permuted = [_measure_fixed_share(ids_NT.gather(1, order_NT)) for order_NT in orders]
         low, high = torch.quantile(torch.tensor(permuted), torch.tensor([0.025, 0.975])).tolist()
-        return Repeats(group_repeats(ids_NT), measure_fixed_share(ids_NT), (low, high))
+        return Repeats(_group_repeats(ids_NT), _measure_fixed_share(ids_NT), (low, high))
 
     def make_forward_options(self, rows: slice | Tensor) -> dict[str, Tensor]:
         """Return the keyword arguments of ``forward`` for the texts of these rows: a decoder's source."""

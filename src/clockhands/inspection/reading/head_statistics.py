@@ -34,24 +34,22 @@ class PositionSums:
     The share that the pair (i, j) of positions explains, and its jackknife interval, need the sums without each group.
 
     Attributes:
-        groups: how many groups of texts.
         texts_g: how many texts each group has.
         total_gHST: the sum over the texts of each group.
         squares_gH: the sum of squares over texts, queries and keys.
     """
 
-    def __init__(self, groups: int = TEXT_GROUPS) -> None:
-        self.groups = groups
-        self.texts_g = torch.zeros(groups, dtype=torch.float64)
+    def __init__(self) -> None:
+        self.texts_g = torch.zeros(TEXT_GROUPS, dtype=torch.float64)
         self.total_gHST = self.squares_gH = torch.zeros(())
 
     def add(self, centred_BHST: Float[Tensor, "B H S T"]) -> None:
         """Add a batch of attention less uniform attention; it is zero where a query may not attend."""
         batch = len(centred_BHST)
         if not self.total_gHST.ndim:
-            self.total_gHST = torch.zeros(self.groups, *centred_BHST.shape[1:], dtype=torch.float64)
-            self.squares_gH = torch.zeros(self.groups, centred_BHST.shape[1], dtype=torch.float64)
-        group_B = (torch.arange(batch) + self.num_texts) % self.groups
+            self.total_gHST = torch.zeros(TEXT_GROUPS, *centred_BHST.shape[1:], dtype=torch.float64)
+            self.squares_gH = torch.zeros(TEXT_GROUPS, centred_BHST.shape[1], dtype=torch.float64)
+        group_B = (torch.arange(batch) + self.num_texts) % TEXT_GROUPS
         centred = centred_BHST.double()
         self.total_gHST.index_add_(0, group_B, centred)
         self.squares_gH.index_add_(0, group_B, centred.square().sum((-1, -2)))
@@ -76,13 +74,13 @@ class PositionSums:
             between = total_HST.square().sum((-1, -2)) / count
             # Uniform attention in float32 differs from uniform by rounding, and by the same in every text.
             varies = squares_H > ROUNDING * count
-            return torch.where(varies, estimate_explained_share(between, squares_H - between, count), 0.0)
+            return torch.where(varies, _estimate_explained_share(between, squares_H - between, count), 0.0)
 
         total, squares = self.total_gHST.sum(0), self.squares_gH.sum(0)
         share = estimate(total, squares, num_texts)
         without = [
             estimate(total - self.total_gHST[g], squares - self.squares_gH[g], num_texts - int(self.texts_g[g]))
-            for g in range(self.groups)
+            for g in range(TEXT_GROUPS)
             if 0 < self.texts_g[g] < num_texts - 1
         ]
         if len(without) < 2:
@@ -92,7 +90,7 @@ class PositionSums:
         return share, torch.stack([share - half, share + half], dim=-1), without_gH
 
 
-def estimate_explained_share(
+def _estimate_explained_share(
     between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], num_texts: int
 ) -> Num[Tensor, " H"]:
     """Estimate the share of variance that a mean over texts explains, without the bias of chance.

@@ -111,9 +111,9 @@ def split_by_batch(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int
     halves = [texts[0::2], texts[1::2]] if crossfit and count > 1 else [texts]
     for rows, others in zip(halves, reversed(halves), strict=True):
         mean, position = compute_means(layer, others)
-        at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
+        runs = layer.replay(mean), layer.replay(mean + position)
         for batch in rows.split(layer.batch):
-            yield batch, _split(layer, layer.inputs_NTD[batch], mean, position, at_mean, at_both)
+            yield batch, _split(layer, layer.inputs_NTD[batch], mean, position, runs)
 
 
 def split_first_batch(layer: Layer) -> LogitParts:
@@ -121,26 +121,22 @@ def split_first_batch(layer: Layer) -> LogitParts:
     return next(split_by_batch(layer))[1]
 
 
-def split_text(layer: Layer, row: int, first_other: int) -> LogitParts:
-    """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
-    mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))
-    at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
-    return _split(layer, layer.inputs_NTD[row : row + 1], mean, position, at_mean, at_both)
+def split_first_text(layer: Layer) -> LogitParts:
+    """Return the parts of the logits of the first text; the means come from all others."""
+    mean, position = compute_means(layer, torch.arange(1, len(layer.inputs_NTD)))
+    return _split(layer, layer.inputs_NTD[:1], mean, position)
 
 
 def _split(
-    layer: Layer,
-    x: Tensor,
-    mean: Tensor,
-    position: Tensor,
-    at_mean: ComputedAttention,
-    at_both: ComputedAttention,
-) -> LogitParts:
+    layer: Layer, x: Tensor, mean: Tensor, position: Tensor,
+    runs: tuple[ComputedAttention, ComputedAttention] | None = None,
+) -> LogitParts:  # fmt: skip
     """Take differences of three runs, on μ, on μ + pos and on x: what each part adds to those before it.
 
-    Where the layer needs that, norms and positions are frozen at those of x; ``at_mean`` and ``at_both`` ran with
-    nothing frozen.
+    ``runs``: the first two, where they are known. Where the layer needs that, norms and positions are frozen at those
+    of x.
     """
+    at_mean, at_both = runs or (layer.replay(mean), layer.replay(mean + position))
     unfrozen_mean, frozen = at_mean, None
     if layer.needs_freezing:
         frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
@@ -150,12 +146,12 @@ def _split(
             at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + position).expand_as(x))
     else:
         real = layer.replay(x)
-    runs = (real, at_both, at_mean)
+    all_runs = (real, at_both, at_mean)
     differences = []
     for of_x, of_both, of_mean in (
-        [run.q_BHSK for run in runs],
-        [run.k_BHTK for run in runs],
-        [layer.compute_bias(run) for run in runs],
+        [run.q_BHSK for run in all_runs],
+        [run.k_BHTK for run in all_runs],
+        [layer.compute_bias(run) for run in all_runs],
     ):
         parts = {"content": of_x - of_both, "position": of_both - of_mean, "constant": of_mean}
         # μ and pos are the same in every text: their parts are expanded to the batch.

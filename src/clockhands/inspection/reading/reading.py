@@ -60,7 +60,7 @@ class Influence:
 
 
 @torch.no_grad()
-def find_influence(
+def _find_influence(
     forward: Forward,
     ids_NT: Int[Tensor, "N T"],
     ordinary_T: Bool[Tensor, " T"] | None = None,
@@ -141,7 +141,7 @@ class Reading:
     def influence(self) -> Influence:
         """Which tokens influence which others."""
         recorded, subject = self.capture, self.subject
-        return find_influence(
+        return _find_influence(
             subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS, subject.vocabulary_size
         )
 

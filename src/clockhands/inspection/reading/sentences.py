@@ -21,8 +21,8 @@ from clockhands.inspection.reading.logit_split import (
     TERM_GROUPS,
     TERMS,
     centre_logits,
+    split_first_text,
     split_logits,
-    split_text,
 )
 from clockhands.inspection.reading.windows import Windows, check_tokenizer, decode_tokens, encode_text
 from clockhands.models.subject import Subject
@@ -294,7 +294,7 @@ def split_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> li
     positional = [TERMS.index(term) for term in SENTENCE_TERMS["position alone"]]
     layers = []
     for layer in recorded.layers:
-        parts, split = split_text(layer, 0, first_other=1), split_logits(layer, ordinary_T)
+        parts, split = split_first_text(layer), split_logits(layer, ordinary_T)
         real, mask_HST = parts.real, parts.real.mask_BHST[0]
         logits_HST = centre_logits(real.logits_BHST, real.mark_ordinary_pairs(ordinary_T))[0].double()
         columns = []

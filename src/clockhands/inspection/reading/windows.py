@@ -165,7 +165,7 @@ def _fit_length(length: int, num_tokens: int, what: str) -> int:
     return fitting
 
 
-def cut_pair_windows(
+def _cut_pair_windows(
     tokenizer: Any,
     source_tokenizer: Any,
     pairs: Iterable[tuple[str, str]],
@@ -320,7 +320,7 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         pairs = ((piece, piece) for line in pieces for piece in line)
     if pairs is not None:
         most_source = subject.max_source_length
-        return cut_pair_windows(
+        return _cut_pair_windows(
             subject.tokenizer, subject.source_tokenizer, pairs, max_source_length=most_source, **limits
         )
     windows = cut_windows(subject.tokenizer, texts or (), **limits)

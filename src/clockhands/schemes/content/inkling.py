@@ -17,6 +17,7 @@ from clockhands.schemes.scheme import (
     Declares,
     KeyPositions,
     Keys,
+    Located,
     Places,
     Positions,
     Queries,
@@ -94,7 +95,7 @@ class Inkling(Scheme):
         count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
         return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
         """Return position and mixture of each token, in float32: [B, H, S, 1 + rank]."""
         check_integer(pos_BS, "inkling")
         # In float32, since coordinates are cached in it.

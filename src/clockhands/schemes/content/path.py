@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Places, Positions, Scheme, States
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Located, Places, Positions, Scheme, States
 
 
 @final
@@ -71,7 +71,7 @@ class PaTH(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
         """Return position, β, w, w before the convolution, and the gates' sums: [B, H, S, 2 + 2K], or + 2, float32."""
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())

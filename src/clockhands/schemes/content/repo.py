@@ -11,7 +11,7 @@ from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import compute_angles, compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout, Rotary
-from clockhands.schemes.scheme import Declares, Places, Positions, States
+from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
 from clockhands.shapes import Float, Tensor
 
 
@@ -63,7 +63,7 @@ class RePo(Rotary):
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
         x = x_BSD.float()
         gate = F.linear(x, self.gate.weight.float())
         content = F.linear(x, self.content.weight.float())

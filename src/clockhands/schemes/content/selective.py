@@ -13,7 +13,7 @@ from clockhands.options import Count, Positive
 from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.frequencies import compute_frequencies, drop_axis
 from clockhands.schemes.rotary.rotation import Rotary
-from clockhands.schemes.scheme import Declares, Places, Positions, States
+from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
 from clockhands.shapes import Float, Tensor
 
 
@@ -106,7 +106,7 @@ class SelectiveRoPE(Rotary):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Places:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
         """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F]."""
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())

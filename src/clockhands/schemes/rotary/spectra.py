@@ -59,7 +59,11 @@ class Spectrum:
 
         The shape is [B, 1, F] where rows of different lengths differ.
         """
-        return compute_frequencies(channels, base, device=device)
+        return self.change(compute_frequencies(channels, base, device=device), base)
+
+    def change(self, omega_F: Float[Tensor, " F"], base: float) -> Float[Tensor, " F"]:
+        """Return what the rule makes of the plain frequencies, θ_c = base^(-2c/r)."""
+        return omega_F
 
     def amplitude(self) -> float:
         """Return the factor of cosines and sines; the logits gain its square."""
@@ -111,8 +115,8 @@ class Linear(Spectrum):
     factor: Positive
     rope_type = "linear"
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
-        return compute_frequencies(channels, base, device=device) / self.factor
+    def change(self, omega_F: Float[Tensor, " F"], base: float) -> Float[Tensor, " F"]:
+        return omega_F / self.factor
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,11 +177,10 @@ class Proportional(Spectrum):
     share: Fraction = 0.25
     factor: Positive = 1.0
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
-        omega_F = compute_frequencies(channels, base, device=device) / self.factor
+    def change(self, omega_F: Float[Tensor, " F"], base: float) -> Float[Tensor, " F"]:
         # As transformers rounds: down to whole pairs.
-        kept_F = torch.arange(channels // 2, device=omega_F.device) < int(self.share * channels // 2)
-        return omega_F * kept_F
+        kept_F = torch.arange(len(omega_F), device=omega_F.device) < int(self.share * len(omega_F))
+        return omega_F / self.factor * kept_F
 
     def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
         known = {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": self.share}
@@ -194,8 +197,7 @@ class HoPE(Spectrum):
 
     original_length: Count
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
-        omega_F = compute_frequencies(channels, base, device=device)
+    def change(self, omega_F: Float[Tensor, " F"], base: float) -> Float[Tensor, " F"]:
         # A pair turns L·θ radians within the trained length: at least once round where θ >= 2π/L.
         return omega_F * (omega_F >= 2 * math.pi / self.original_length)
 
@@ -235,11 +237,10 @@ class YaRN(Spectrum):
     mscale_all_dim: float | None = None
     rope_type = "yarn"
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
-        omega_F = compute_frequencies(channels, base, device=device)
+    def change(self, omega_F: Float[Tensor, " F"], base: float) -> Float[Tensor, " F"]:
         if self.ramp == "channel":
-            low, high = self.bounds(channels, base)
-            channel_F = torch.arange(channels // 2, dtype=omega_F.dtype, device=omega_F.device)
+            low, high = self.bounds(2 * len(omega_F), base)
+            channel_F = torch.arange(len(omega_F), dtype=omega_F.dtype, device=omega_F.device)
             # 0 left of the ramp, 1 right of it; 0.001 keeps a ramp of no width from 0/0.
             interpolated_F = ((channel_F - low) / (high - low if high != low else 0.001)).clamp(0, 1)
         else:
@@ -366,8 +367,7 @@ class Llama3(Spectrum):
     high_frequency_factor: float = 4.0
     rope_type = "llama3"
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
-        omega_F = compute_frequencies(channels, base, device=device)
+    def change(self, omega_F: Float[Tensor, " F"], base: float) -> Float[Tensor, " F"]:
         # L/λ, the turns within the trained length; Meta's code compares the wavelength λ with L over either factor.
         rotations_F = self.original_length * omega_F / (2 * math.pi)
         low, high = self.low_frequency_factor, self.high_frequency_factor
