@@ -98,19 +98,6 @@ def from_gpt2(ours: Transformer, theirs: Any) -> None:
     put_modules(ours.decoder.norm, theirs.transformer.ln_f)
 
 
-def from_llama(ours: Transformer, theirs: Any) -> None:
-    """transformers' LlamaForCausalLM: pre-norm with root mean squares, gated, RoPE in halves, grouped keys."""
-    assert ours.decoder is not None
-    put(ours.decoder.input.tokens, theirs.model.embed_tokens.weight)
-    put(ours.output, theirs.lm_head.weight)
-    own = (
-        *("self_attn.q_proj self_attn.k_proj self_attn.v_proj", "self_attn.o_proj", "input_layernorm"),
-        *("mlp.gate_proj mlp.up_proj", "mlp.down_proj", "post_attention_layernorm"),
-    )
-    put_layers(ours.decoder.blocks, theirs.model.layers, own)
-    put_modules(ours.decoder.norm, theirs.model.norm)
-
-
 def from_neox(ours: Transformer, theirs: Any) -> None:
     """transformers' GPTNeoXForCausalLM: attention and feed-forward in parallel, partial RoPE."""
     assert ours.decoder is not None
@@ -135,16 +122,6 @@ def from_bloom(ours: Transformer, theirs: Any) -> None:
     )
     put_layers(ours.decoder.blocks, theirs.transformer.h, own, heads=theirs.config.n_head)
     put_modules(ours.decoder.norm, theirs.transformer.ln_f)
-
-
-def from_gemma(ours: Transformer, theirs: Any) -> None:
-    """transformers' GemmaForCausalLM: as Llama, tied, and norms that store their weight minus one."""
-    from_llama(ours, theirs)
-    assert ours.decoder is not None
-    with torch.no_grad():
-        for module in ours.decoder.modules():
-            if isinstance(module, nn.RMSNorm):
-                module.weight += 1
 
 
 def from_mpt(ours: Transformer, theirs: Any) -> None:

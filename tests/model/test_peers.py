@@ -124,6 +124,7 @@ class Peer:
 
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+# Llama, Gemma and others whose weights the package copies: tests/interchange/test_weights.py.
 PEERS = [
     Peer(
         "GPT2LMHeadModel",
@@ -131,13 +132,6 @@ PEERS = [
         peers.from_gpt2,
         {"activation": "gelu-tanh", "attention_bias": True, "decoder": {"scheme": "learned", "max_length": 32}},
         EXACT,
-    ),
-    Peer(
-        "LlamaForCausalLM",
-        {**SIZES, "num_key_value_heads": 2, "rms_norm_eps": 1e-6},
-        peers.from_llama,
-        {"norm_kind": "rms", "norm_eps": 1e-6, "gated": True, "activation": "silu", "ffn_bias": False}
-        | {"tying": "none", "num_kv_heads": 2, "decoder": "rope"},
     ),
     Peer(
         "GPTNeoXForCausalLM",
@@ -152,14 +146,6 @@ PEERS = [
         peers.from_bloom,
         {"d_ff": 128, "activation": "gelu-tanh", "attention_bias": True, "embedding_norm": True, "decoder": "alibi"},
         takes_positions=False,
-    ),
-    Peer(
-        "GemmaForCausalLM",
-        {**SIZES, "num_key_value_heads": 1, "head_dim": 16},
-        peers.from_gemma,
-        {"norm_kind": "rms", "norm_eps": 1e-6, "gated": True, "activation": "gelu-tanh", "ffn_bias": False}
-        | {"num_kv_heads": 1, "head_dim": 16, "token_scale": "sqrt", "decoder": "rope"},
-        5e-6,
     ),
     Peer(
         "MptForCausalLM",

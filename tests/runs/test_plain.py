@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
+from clockhands.data import Pair
 from clockhands.errors import CheckpointError
-from clockhands.generation import translate
+from clockhands.generation import evaluate, translate
 from clockhands.runs import open_run
 from clockhands.runs.plain import open_plain
 from clockhands.training import train
@@ -37,12 +38,16 @@ def test_it_translates_as_the_run_that_transformers_opens(run: Path) -> None:
     assert [source(text)["input_ids"] for text in TEXTS] == rows
     assert source.batch_decode(rows, skip_special_tokens=True) == theirs.batch_decode(rows, skip_special_tokens=True)
     assert [t.text for t in translate(run, TEXTS)] == [t.text for t in translate(whole, TEXTS)]
+    pairs = [Pair(text, "Bob") for text in TEXTS[:2]]
+    assert evaluate(run, pairs).loss.mean == pytest.approx(evaluate(whole, pairs).loss.mean, rel=1e-6)
 
 
-def test_transformers_is_not_imported(run: Path) -> None:
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
+def test_transformers_is_not_imported(command: str, run: Path) -> None:
+    words = [command, str(run), *(["Anna sees Bob ."] if command == "translate" else [])]
     code = (
         "import sys; sys.argv = ['clockhands']; from clockhands.cli import main; "
-        f"code = main(['translate', {str(run)!r}, 'Anna sees Bob .']); "
+        f"code = main({words!r}); "
         "loaded = [name for name in ('transformers', 'torch._dynamo') if name in sys.modules]; "
         "sys.exit(code or ' '.join(loaded) or 0)"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,6 +167,19 @@ class Opening:
     weights: Literal["memory", "streamed"] | None = None
     dtype: Annotated[str | None, "TYPE"] = None
     trust_remote_code: bool = False
+
+
+def import_engine() -> None:
+    """Import CTranslate2 without transformers, which its converters import and nothing here needs.
+
+    Only where this command is the whole process: somebody else may want to convert.
+    """
+    if Path(sys.argv[0]).name not in ("clockhands", "__main__.py") or "transformers" in sys.modules:
+        return
+    sys.modules["transformers"] = None  # type: ignore[assignment]
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ctranslate2")
+    del sys.modules["transformers"]
 
 
 def open_model(options: Any, position: Mapping[str, Any], *, masked: bool = False) -> Run | LanguageModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from clockhands.cli.common import (
@@ -12,6 +13,7 @@ from clockhands.cli.common import (
     Opening,
     Positions,
     Searching,
+    import_engine,
     name_texts,
     open_model,
     parse_length,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from clockhands.models import LanguageModel
     from clockhands.progress import CountProgress
     from clockhands.runs import Run
+    from clockhands.runs.plain import PlainRun
 
 EXAMPLES = (
     "clockhands evaluate runs/tour",
@@ -110,13 +113,14 @@ def run(options: Options) -> int:
     from clockhands.models import is_run, read_checked_config
     from clockhands.progress import ProgressCounter
     from clockhands.runs import Run
+    from clockhands.runs.plain import PlainRun
 
     if not (is_run(options.run) or options.text):
         read_checked_config(options.run, trust_remote_code=True)  # which says where there is no model at all
         raise UsageError(f"{options.run} is no run, so it has no corpus of its own; give --text FILE")
-    opened = open_model(options, read_positions(options))
+    opened = _open(options)
     with ProgressCounter() as progress:
-        if isinstance(opened, Run) and opened.architecture == "encoder-decoder":
+        if isinstance(opened, PlainRun) or (isinstance(opened, Run) and opened.architecture == "encoder-decoder"):
             what, results, vocabulary = _evaluate_translator(opened, options, search, progress)
         else:
             what, results, vocabulary = _evaluate_language_model(opened, options, progress)
@@ -139,14 +143,27 @@ def run(options: Options) -> int:
     return 0
 
 
-def _evaluate_translator(opened: Run, options: Options, search: Search, progress: CountProgress) -> Results:
+def _open(options: Options) -> Run | PlainRun | LanguageModel:
+    """Open the model: a translator in the quickest way where the options ask for nothing else."""
+    import_engine()
+    from clockhands.generation.translate import open_quickly
+
+    position = read_positions(options)
+    is_usual = not position and not list_given(options, (*options_of(Opening), "device", "text"))
+    plain = open_quickly(Path(options.run), options.make_search(options.batch)) if is_usual else None
+    return open_model(options, position) if plain is None else plain
+
+
+def _evaluate_translator(opened: Run | PlainRun, options: Options, search: Search, progress: CountProgress) -> Results:
     """Return what was translated, its evaluation, and the size of the vocabulary."""
     from clockhands.generation import evaluate
 
     if options.length is not None or options.stride is not None:
         from clockhands.data import open_corpus
+        from clockhands.runs import Run
 
-        corpus = open_corpus(opened.recipe.corpus, **opened.recipe.corpus_options)
+        recipe = Run.from_folder(opened.path).recipe
+        corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
         longer = [split for split in corpus if split.startswith("longer")]
         own = f"--split {' or '.join(longer)}, or " if longer else ""
         raise UsageError(

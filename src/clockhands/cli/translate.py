@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from clockhands.cli.common import Device, Searching, check_file, prepare
+from clockhands.cli.common import Device, Searching, check_file, import_engine, prepare
 from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import PART, open_growing, write_text
@@ -65,7 +63,7 @@ def run(options: Options) -> int:
             f"{part} exists (what an interrupted translation left); name another file, or pass --overwrite"
         )
     prepare(options)
-    _import_engine()
+    import_engine()
     from clockhands.generation import translate
     from clockhands.runs import open_run
 
@@ -99,19 +97,6 @@ def run(options: Options) -> int:
     for line in lines:
         print(line, flush=True, file=get_raw_output())
     return 0
-
-
-def _import_engine() -> None:
-    """Import CTranslate2 without transformers, which its converters import and nothing here needs.
-
-    Only where this command is the whole process: somebody else may want to convert.
-    """
-    if Path(sys.argv[0]).name not in ("clockhands", "__main__.py") or "transformers" in sys.modules:
-        return
-    sys.modules["transformers"] = None  # type: ignore[assignment]
-    with contextlib.suppress(ImportError):
-        importlib.import_module("ctranslate2")
-    del sys.modules["transformers"]
 
 
 def _write(lines: Iterator[str], path: str) -> None:

@@ -18,9 +18,12 @@ from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Evaluation, Loss, make_bleu, match_exactly, score_translations
-from clockhands.generation.translate import Search, Translation, translate
+from clockhands.generation.translate import Search, Translation, open_translator, translate
+from clockhands.model.loss import shift_right
+from clockhands.model.token_batch import TokenBatch
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import Run, open_run
+from clockhands.runs import Run
+from clockhands.runs.plain import PlainRun
 
 if TYPE_CHECKING:
     from clockhands.models import LanguageModel
@@ -30,7 +33,7 @@ WINDOW_LENGTH = 128
 
 
 def evaluate(
-    run: str | Path | Run | LanguageModel | nn.Module,
+    run: str | Path | Run | PlainRun | LanguageModel | nn.Module,
     text: Sequence[Pair] | Sequence[str],
     *,
     tokenizer: Any = None,
@@ -81,26 +84,33 @@ def evaluate(
         raise DataError(f"the text holds a {kind}; each item must be a Pair, or a document as a str")
     if pairs and documents:
         raise DataError("the text mixes pairs and documents; evaluate them one after the other")
+    if not documents and isinstance(run, str | Path | Run | PlainRun):
+        search = search or Search()
+        opened = open_translator(run, search, "evaluate translations")
+        return _evaluate_pairs(opened, pairs, search, tokenize, lowercase, buckets, progress)
     from clockhands.models import LanguageModel, to_language_model
 
     if documents:
-        model = to_language_model(run, "evaluate continuations", tokenizer=tokenizer)
+        source = run.path if isinstance(run, PlainRun) else run
+        model = to_language_model(source, "evaluate continuations", tokenizer=tokenizer)
         length = WINDOW_LENGTH if length is None else length
         return evaluate_windows(
             model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress
         )
-    if isinstance(run, LanguageModel | nn.Module):
-        name = run.source if isinstance(run, LanguageModel) else type(run).__name__
-        raise UsageError(
-            f"cannot evaluate translations with {name}, which is no run; give documents, each a str, instead of Pairs"
-        )
-    opened = open_run(run)
-    opened.require("encoder-decoder", "evaluate translations")
-    return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets, progress)
+    name = run.source if isinstance(run, LanguageModel) else type(run).__name__
+    raise UsageError(
+        f"cannot evaluate translations with {name}, which is no run; give documents, each a str, instead of Pairs"
+    )
 
 
 def _evaluate_pairs(
-    run: Run, pairs: list[Pair], search: Search, tokenize: str, lowercase: bool, buckets: int, progress: CountProgress
+    run: Run | PlainRun,
+    pairs: list[Pair],
+    search: Search,
+    tokenize: str,
+    lowercase: bool,
+    buckets: int,
+    progress: CountProgress,
 ) -> Evaluation:
     """Translate the sources, score the translations, and measure the loss of the targets."""
     make_bleu(tokenize, lowercase=lowercase)  # An unknown tokenization is refused before anything is translated.
@@ -128,7 +138,7 @@ def _evaluate_pairs(
 
 
 def measure_pair_loss(
-    run: Run,
+    run: Run | PlainRun,
     pairs: Sequence[Pair],
     batch: int = 64,
     max_length: int = LONGEST,
@@ -144,14 +154,17 @@ def measure_pair_loss(
     dataset = encode_pairs(pairs, run.tokenizers, max_length=max_length, longer="cut", option=option)
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(run.tokenizers.source.pad_token_id)
+    model = run.model.transformer
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
     for index, indices in enumerate(np.split(order, range(batch, len(order), batch))):
         progress("measuring the loss", index * batch, len(order))
         batched = collate([dataset[int(i)] for i in indices])
-        inputs = {name: value.to(run.model.device) for name, value in batched.items()}
+        ids_BT, mask_BT, labels_BS = (value.to(run.model.device) for value in batched.values())
         with torch.inference_mode():
-            logits_BVS = run.model(**inputs).logits.float().transpose(1, 2)
-        loss_BS = F.cross_entropy(logits_BVS, inputs["labels"], ignore_index=IGNORED_LABEL, reduction="none")
+            source = model.encode(TokenBatch(ids_BT, mask_BT.bool()))
+            states_BSD = model.decode(TokenBatch(shift_right(labels_BS, run.model.config)), source)
+            logits_BVS = model.output(states_BSD).float().transpose(1, 2)
+        loss_BS = F.cross_entropy(logits_BVS, labels_BS, ignore_index=IGNORED_LABEL, reduction="none")
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
     return Loss(nats_N, tokens_N)

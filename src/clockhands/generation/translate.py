@@ -16,6 +16,7 @@ import torch
 from clockhands.data import encode_texts
 from clockhands.data.datasets import pad
 from clockhands.data.encoding import LONGEST, shorten_rows
+from clockhands.devices import choose_device
 from clockhands.errors import UsageError
 from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, get_end_tokens
 from clockhands.generation.memory_check import check_memory
@@ -126,7 +127,32 @@ def choose_engine(model: ClockhandsPreTrainedModel, beam: int) -> str:
     return "transformers" if list_obstacles(model.transformer) else "ctranslate2"
 
 
-def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
+def open_translator(run: str | Path | Run | PlainRun, search: Search, action: str) -> Run | PlainRun:
+    """Open a run that translates, without transformers where that serves; ``action``: what was to be done.
+
+    Raises UsageError if it does not translate, and what ``open_run`` raises.
+    """
+    if isinstance(run, PlainRun):
+        return run
+    plain = None if isinstance(run, Run) else open_quickly(Path(run), search)
+    if plain is not None:
+        return plain
+    opened = open_run(run)
+    opened.require("encoder-decoder", action)
+    return opened
+
+
+def open_quickly(run: Path, search: Search) -> PlainRun | None:
+    """Open a translator without transformers; None where it needs them: for its search, its engine, or for a GPU."""
+    # The engine that needs no transformers serves greedy search, where no other is named.
+    is_served = search.beam == 1 and search.engine in (None, "ctranslate2") and search.compute_type is None
+    plain = open_plain(run) if is_served and choose_device(None).type == "cpu" else None
+    return plain if plain is not None and choose_engine(plain.model, search.beam) == "ctranslate2" else None
+
+
+def translate(
+    run: str | Path | Run | PlainRun, sources: Iterable[str], search: Search | None = None
+) -> Iterator[Translation]:
     """Yield the translation of each sentence, in order; sources are read as needed, so a pipe is possible.
 
     An empty sentence has an empty translation with the score 0.
@@ -136,12 +162,7 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
     UsageError for a batch that does not fit the memory, and PositionError for tokens beyond a scheme's last position.
     """
     search = search or Search()
-    # The engine that needs no transformers serves greedy search, where no other is named.
-    is_plain = search.beam == 1 and search.engine in (None, "ctranslate2") and search.compute_type is None
-    opened: Run | PlainRun | None = open_plain(Path(run)) if is_plain and isinstance(run, (str, Path)) else None
-    if opened is None or choose_engine(opened.model, search.beam) != "ctranslate2":
-        opened = open_run(run)
-        opened.require("encoder-decoder", "translate")
+    opened = open_translator(run, search, "translate")
     if search.max_length is not None:
         # A model that never writes an end token goes on to this length, and with too large a bound would not return.
         sizes = {"batch": 1, "beam": search.beam, "length": search.max_length}

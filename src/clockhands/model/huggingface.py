@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, MaskedLMOutput, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import UsageError
 from clockhands.model.huggingface_base import (
     MODEL_CLASSES,
     CacheAwareGenerationMixin,
@@ -24,7 +24,7 @@ from clockhands.model.huggingface_base import (
     to_state_tuple,
 )
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.loss import IGNORED_LABEL
+from clockhands.model.loss import IGNORED_LABEL, shift_right
 from clockhands.model.token_batch import EncodedSource, TokenBatch
 
 __all__ = [
@@ -71,13 +71,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         ``document_ids`` number documents packed into a row, in the source and in the target; tokens attend to those of
         equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises UsageError where
         there is no source or no target, for a mask that is not [B, T] (``check_padding_mask``) and for a KV cache of
-        one attention alone; CheckpointError where labels need a start token and there is none (``_shift_right``); and
+        one attention alone; CheckpointError where labels need a start token and there is none (``shift_right``); and
         PositionError as ``Transformer.encode`` and ``Transformer.decode``.
         """
         if decoder_input_ids is None:
             if labels is None:
                 raise UsageError("the decoder has nothing to read: pass decoder_input_ids or labels")
-            decoder_input_ids = _shift_right(labels, self.config)
+            decoder_input_ids = shift_right(labels, self.config)
         mask_BT = check_padding_mask(decoder_attention_mask)
         tokens = TokenBatch(decoder_input_ids, mask_BT, decoder_position_ids, decoder_document_ids)
         layer_states, encoder_layer_states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
@@ -157,19 +157,6 @@ class _EncoderWrapper(nn.Module):
         layer_states = model.make_layer_state_list(output_hidden_states)
         source = model.encode_source(input_ids, attention_mask, position_ids, document_ids, None, layer_states)
         return BaseModelOutput(source.states_BTD, hidden_states=to_state_tuple(layer_states))
-
-
-def _shift_right(labels_BS: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
-    """Return what the decoder reads while it learns labels, [B, S]: the start token, then every label but the last.
-
-    Raises CheckpointError where the configuration names no start token.
-    """
-    start = config.find_start_token()
-    if start is None:
-        raise CheckpointError("the decoder needs a start token: set decoder_start_token_id or bos_token_id")
-    shifted_BS = torch.cat([torch.full_like(labels_BS[:, :1], start), labels_BS[:, :-1]], dim=1)
-    # Ignored labels are padding at the end, where nothing is learnt: without a padding token any id will do.
-    return shifted_BS.masked_fill(shifted_BS == IGNORED_LABEL, config.pad_token_id or 0)
 
 
 @register_model("decoder", AutoModelForCausalLM)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from clockhands.errors import CheckpointError
 from clockhands.shapes import Float, Int, Tensor
 
 IGNORED_LABEL = -100
@@ -16,6 +17,19 @@ CHUNK_ROWS, CHUNK_LOGITS = 512, 1 << 19
 to so many logits together."""
 SmoothingMode = Literal["all", "others", "others-but-pad"]
 """Which tokens share the rate of ``LabelSmoothing``."""
+
+
+def shift_right(labels_BS: Int[Tensor, "B S"], config: Any) -> Int[Tensor, "B S"]:
+    """Return what the decoder reads while it learns labels, [B, S]: the start token, then every label but the last.
+
+    Raises CheckpointError where the configuration names no start token.
+    """
+    start = config.find_start_token()
+    if start is None:
+        raise CheckpointError("the decoder needs a start token: set decoder_start_token_id or bos_token_id")
+    shifted_BS = torch.cat([torch.full_like(labels_BS[:, :1], start), labels_BS[:, :-1]], dim=1)
+    # Ignored labels are padding at the end, where nothing is learnt: without a padding token any id will do.
+    return shifted_BS.masked_fill(shifted_BS == IGNORED_LABEL, config.pad_token_id or 0)
 
 
 @dataclass(frozen=True)

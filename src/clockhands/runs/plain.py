@@ -72,12 +72,12 @@ class _PlainModel(nn.Module):
 
     device = torch.device("cpu")
 
-    def __init__(self, config: TransformerConfig, eos_token_id: int, start: int) -> None:
+    def __init__(self, config: TransformerConfig, eos_token_id: int, start: int, pad_token_id: int) -> None:
         super().__init__()
         self.model = Transformer(config)
         self.config = SimpleNamespace(
             transformer_config=config, vocab_size=config.vocab_size, eos_token_id=eos_token_id,
-            decoder_start_token_id=start, find_start_token=lambda: start,
+            decoder_start_token_id=start, pad_token_id=pad_token_id, find_start_token=lambda: start,
         )  # fmt: skip
 
     @property
@@ -88,7 +88,7 @@ class _PlainModel(nn.Module):
 
 @dataclass(frozen=True)
 class PlainRun:
-    """What ``translate`` asks of a run."""
+    """What ``translate`` and ``evaluate`` ask of a run."""
 
     path: Path
     model: Any
@@ -99,7 +99,7 @@ def open_plain(folder: Path) -> PlainRun | None:
     """Open a run that translates without transformers; None where anything is not as training wrote it."""
     try:
         raw, config = read_clockhands_config(folder)
-        ids = [raw.get(name) for name in ("eos_token_id", "decoder_start_token_id")]
+        ids = [raw.get(name) for name in ("eos_token_id", "decoder_start_token_id", "pad_token_id")]
         if (
             config.architecture != "encoder-decoder"
             or not all(type(token) is int and 0 <= token < config.vocab_size for token in ids)
