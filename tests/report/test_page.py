@@ -168,8 +168,9 @@ def test_method_shows_formula_source_details_and_command() -> None:
     assert tree.words["dt"] == ["source", "texts"] and tree.words["dd"] == ["arXiv:1706.03762", "96"]
 
 
-def test_equal_findings_give_equal_pages() -> None:
+def test_equal_findings_give_equal_pages_and_an_empty_run_has_one() -> None:
     """That equal figures are drawn alike is told by tests/report/figures/test_svg.py."""
+    assert Tree(make_page(plain(title="Nothing"), title="Other")).words["h1"] == ["Other"]
     read = Findings.from_json(demo().to_json())
     assert read == demo()
     with sketched():
@@ -220,11 +221,6 @@ def test_shares_are_shown_in_percent_as_verdicts_tell_them() -> None:
     words = re.sub(r"<[^>]+>", "", page[page.index("<main") :])
     assert "9.2 %[8, 10]untrained 1.3 % [1, 2]" in words
     assert "0.0924" not in page
-
-
-def test_an_empty_run_and_another_title() -> None:
-    tree = Tree(make_page(plain(title="Nothing"), title="Other"))
-    assert tree.words["h1"] == ["Other"]
 
 
 def plant(name: str, **fields: Any) -> Finding:

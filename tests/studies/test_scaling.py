@@ -44,7 +44,11 @@ def test_what_a_study_sets_lies_over_the_size_and_may_not_be_the_plans() -> None
         broken.make_plan(size="twice")
 
 
-def test_a_size_can_have_fewer_seeds_than_the_plan() -> None:
+def test_a_size_can_have_more_or_fewer_seeds_than_the_plan() -> None:
+    """The finer one holds differences to a point, with more items."""
+    finer, planned = STUDIES["scale"].make_plan(size="finer"), STUDIES["scale"].planned
+    assert (finer.equal_within, finer.seeds, finer.recipe.corpus_options["test"]) == (1.0, tuple(range(1, 11)), 1000)
+    assert (planned.equal_within, len(planned.seeds)) == (5.0, 5)
     study = STUDIES["which-layers-recall"]
     assert (len(study.planned.seeds), study.make_plan(size="twice").seeds) == (10, (1, 2, 3, 4, 5))
     assert study.make_plan(seeds=3, size="twice").seeds == (1, 2, 3)
@@ -127,12 +131,6 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
         size in ("numbers", "stdlib", "stdlib-long", "scores", "finer", "finer-long")
         or planned.recipe.corpus == "stdlib"
     )
-
-
-def test_the_finer_size_holds_differences_to_a_point_with_more_items() -> None:
-    plan = STUDIES["scale"].make_plan(size="finer")
-    assert (plan.equal_within, plan.seeds, plan.recipe.corpus_options["test"]) == (1.0, tuple(range(1, 11)), 1000)
-    assert (STUDIES["scale"].planned.equal_within, len(STUDIES["scale"].planned.seeds)) == (5.0, 5)
 
 
 def test_a_third_task_is_judged_by_its_loss_and_has_a_text_for_each_seed() -> None:

@@ -1,6 +1,6 @@
 """Measure what the answers tell of texts longer than the trained ones, and keep it in docs/studies/extending.json.
 
-    python docs/tools/answers/extending.py FOLDER [longer-yarn] [longer-reach] [longer-table] [longer-masked]
+    python docs/tools/answers/extending.py FOLDER [longer-yarn] [longer-reach] [longer-temperature] ...
 
 FOLDER holds five trainings each, with seeds and training texts of their own, of recipes/facts.toml, facts-windows.toml
 and facts-table.toml, and of a model that fills in masked tokens; what is missing is trained there first, one or two
@@ -39,6 +39,8 @@ KEPT = HERE / "extending.json"
 RECIPES = HERE.parents[1] / "recipes"
 FACTOR, TEXTS, SHORT_TEXTS, STEPS, QUESTIONS = 4, 48, 256, 200, 400
 SEEDS = range(5)
+TEMPERED = range(15)
+"""The seeds of the models that are read with a temperature: its effect is small."""
 MASKED = {
     "model.kind": "encoder", "model.encoder_layers": 2, "data.asked": 0.9, "training.max_steps": 1500,
     "training.eval_steps": 10_000,
@@ -47,13 +49,13 @@ MASKED = {
 
 
 def open_models(
-    folder: Path, recipe: str, name: str = "", overrides: dict[str, Any] | None = None
+    folder: Path, recipe: str, name: str = "", overrides: dict[str, Any] | None = None, seeds: Sequence[int] = SEEDS
 ) -> Iterator[tuple[LanguageModel, np.ndarray]]:
     """Open the models of a recipe, trained where they are missing, each with the tokens of the test split.
 
     ``name``: of their folders, where ``overrides`` change the recipe.
     """
-    for seed in SEEDS:
+    for seed in seeds:
         run = folder / f"{name or recipe}-{seed}"
         if not (run / "config.json").is_file():
             seeds = {"training.seed": seed, TEXT_SEED: seed}
@@ -145,6 +147,33 @@ def _stack_by_length(read: Sequence[np.ndarray], found: Measurement) -> dict[int
     return {length: np.stack([all_NR[:, place] for all_NR in read]) for place, length in enumerate(found.drift.lengths)}
 
 
+def measure_temperature(folder: Path) -> dict[str, Any]:
+    """Measure what a temperature by log position does on longer texts to models that were trained without it.
+
+    ``log n``: scores grow as the logarithm of the position does over that of the trained length; ``Llama 4``: as there.
+    """
+    read: dict[str, list[Measurement]] = {"without": [], "log n": [], "Llama 4": []}
+    for model, stream in open_models(folder, "facts", seeds=TEMPERED):
+        trained = int(model.trained_length or 0)
+        lengths = [trained, 4 * trained, 8 * trained]
+        for key, coefficient in zip(read, (0.0, 1 / math.log(trained), 0.1), strict=True):
+            temperature = {"scheme": "temperature", "length": trained, "coefficient": coefficient}
+            scheme = {"scheme": "composition", "schemes": ["rope", temperature]}
+            with apply(model, Method(key, "", scheme=scheme)) as laid:
+                one = measure(laid, stream, lengths, trained, texts=2 * TEXTS, items=QUESTIONS // 2)
+            read[key].append(one)
+            print(key, one.drift.losses_NR.mean(0), one.retrieval.ranks["recall"].mean(0), flush=True)
+    kept: dict[str, Any] = {"trainings": len(TEMPERED)}
+    pairs = {}
+    for place, times in ((1, 4), (2, 8)):
+        losses = {key: np.stack([one.drift.losses_NR[:, place] for one in read[key]]) for key in read}
+        ranks = {key: np.stack([one.retrieval.ranks["recall"][:, place] for one in read[key]]) for key in read}
+        for what, values in (("loss", losses), ("recall", ranks)):
+            kept |= {f"{key}, {what}, {times}x, mean": float(rows.mean()) for key, rows in values.items()}
+            pairs |= {f"{key}, {what}, {times}x": (values[key], values["without"]) for key in ("log n", "Llama 4")}
+    return kept | tell_all(pairs)
+
+
 def measure_table(folder: Path) -> dict[str, Any]:
     """Measure what a table stretched to four times its rows loses on the same tokens, untrained and trained on."""
     return _measure_stretched(open_models(folder, "facts-table"), texts=TEXTS)
@@ -212,6 +241,7 @@ def _tell(name: str, difference: Any) -> dict[str, Any]:
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "longer-yarn": measure_yarn,
     "longer-reach": measure_reach,
+    "longer-temperature": measure_temperature,
     "longer-table": measure_table,
     "longer-masked": measure_masked,
 }

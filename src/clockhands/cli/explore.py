@@ -43,22 +43,17 @@ def run(options: Options) -> int:
     """Write the page and print where it is."""
     check_file("--out", options.out, overwrite=options.overwrite, suffix=".html")
     prepare(options)
-    from clockhands.exploring import explore, find_tour_models, name_models
+    from clockhands.exploring import explore, find_tour_models
 
     def say(text: str) -> None:
         if not options.quiet:
             print(text, file=sys.stderr, flush=True)
 
-    if options.models:
-        names = name_models(options.models)
-        sources = {(name, name): source for name, source in zip(names, options.models, strict=True)}
-    else:
-        runs = find_tour_models(Path(options.tour), show=not options.quiet, say=say)
-        sources = {key: str(run.path) for key, run in runs.items()}
+    runs = {} if options.models else find_tour_models(Path(options.tour), show=not options.quiet, say=say)
+    sources = options.models or [run.path for run in runs.values()]
     command = write_command("explore", options, ("out", "overwrite", "tour", "quiet", "device", "threads"))
     page, models = explore(
-        list(sources.values()), options.out, texts=options.text, device=options.device, labels=list(sources),
-        say=say, command=command,
+        sources, options.out, texts=options.text, device=options.device, labels=list(runs), say=say, command=command
     )  # fmt: skip
     live = sum(model.is_live for model in models)
     counts = [(live, "live model"), (len(models) - live, "recorded model")]

@@ -82,23 +82,22 @@ def prepare_checkpoint(
 
     Raises UsageError where it is neither; CheckpointError where it cannot be opened.
     """
-    if is_own(read_checked_config(source)):
-        run = open_run(source, device=device)
-        try:
-            return prepare_model(run, name, label, texts)
-        except UsageError as fault:
-            if not texts:
-                raise UsageError(
-                    f'{fault}\nGive sentences (--text "...") to see its attention as it is recorded'
-                ) from None
-            subject, reason = open_subject(source, device=device or "cpu"), str(fault)
-    else:
-        subject = open_subject(source, device=device or "cpu")
-        try:
-            return _prepare_foreign(subject, source, name, label, texts)
-        except UsageError as fault:
-            reason = str(fault)
-    first, *reasons = reason.splitlines()
+    own = is_own(read_checked_config(source))
+    subject = None if own else open_subject(source, device=device or "cpu")
+    try:
+        if subject is None:
+            return prepare_model(open_run(source, device=device), name, label, texts)
+        run = convert_checkpoint(subject, source)
+        # Its name is that of the model with its output layer. Its training may have seen any text: nothing is counted.
+        original = type(getattr(subject, "language_model", None)).__name__
+        model = describe_model(run, name, label, f"{original}, which continues text", [])
+        model.data.update(measured=[], texts=list(texts) or list(EXAMPLES))
+        return model
+    except UsageError as fault:
+        if own and not texts:
+            raise UsageError(f'{fault}\nGive sentences (--text "...") to see its attention as it is recorded') from None
+        first, *reasons = str(fault).splitlines()
+    subject = subject or open_subject(source, device=device or "cpu")
     return record_model(
         subject, name, label, texts,
         f"It does not run in a page: {'; '.join(map(str.strip, reasons)) or first}. Its positions are live here, its "
@@ -130,20 +129,6 @@ def describe_offer(subject: Subject, source: str) -> str:
         record_model(subject, "model", "", EXAMPLES[:1], "")
         return f'{command} --text "..." writes a page that shows its attention in your sentences'
     return ""
-
-
-def _prepare_foreign(
-    subject: Subject, source: str | Path, name: str, label: str, texts: Sequence[str] = ()
-) -> ExplorerModel:
-    """Describe a language model of another project, converted to one of ours; ``texts`` are offered as its sentences.
-
-    Nothing is counted, because its training may have seen any text. Raises UsageError if it does not run in a page.
-    """
-    run = convert_checkpoint(subject, source)
-    original = type(getattr(subject, "language_model", None)).__name__  # with its output layer, whose parameters count
-    model = describe_model(run, name, label, f"{original}, which continues text", [])
-    model.data.update(measured=[], texts=list(texts) or list(EXAMPLES))
-    return model
 
 
 def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) -> ExplorerModel:
@@ -259,11 +244,12 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
 
 def _compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
     """Return the findings of a page with these models, for every reader, with script or without."""
-    live = [model for model in models if model.is_live]
-    counted = [model.data for model in live if model.data["measured"]]
+    facts = {model.data["label"]: _describe(model.data) for model in models}
+    live = [model.data for model in models if model.is_live]
+    counted = [(data, *(data["measured"][0][key] for key in ("right", "of"))) for data in live if data["measured"]]
     items = []
     if counted:
-        rows = [(data["label"], data["measured"][0]["right"], data["measured"][0]["of"]) for data in counted]
+        rows = [(data["label"], right, of) for data, right, of in counted]
         items.append(
             Finding(
                 name="explore.untouched",
@@ -275,8 +261,8 @@ def _compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings
                 "token follows.",
             )
         )
-    for data in (model.data for model in live if not model.data["measured"]):
-        sizes = _describe(data).split("; ", 1)[1]
+    for data in (data for data in live if not data["measured"]):
+        sizes = facts[data["label"]].split("; ", 1)[1]
         items.append(
             Finding(
                 name=f"explore.live.{data['id']}",
@@ -286,12 +272,28 @@ def _compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings
                 "Nothing is counted over held-out texts, because its training may have seen any.",
             )
         )
-    items += [_find_effects(data) for data in counted if len(data["measured"]) > 1]
+    for data, right, of in (row for row in counted if len(row[0]["measured"]) > 1):
+        changes = [(row["name"], row["right"], row["of"], row["confidence"]) for row in data["measured"]]
+        loud = ", ".join(f"{row['name']} {row['right']}" for row in data["measured"] if "loudness" in row["controls"])
+        items.append(
+            Finding(
+                name=f"explore.controls.{data['id']}",
+                question=f"What does it do to {data['label']} when its positions are changed after training?",
+                verdict=f"Of {of} held-out sentences {right} are right {UNTOUCHED}; {loud}.",
+                value=right,
+                unit=f"of {of} right",
+                table=Table.of(("the encoder's positions", "right", "of", "confidence"), changes),
+                method="Nothing is trained again: the encoder's input is changed and the same weights translate, "
+                "greedily. The numbers tell what a change does to this trained model, not what a model trained with "
+                "that change would learn. Confidence: the geometric mean of the probabilities of the tokens, the end "
+                "token among them, and of that the mean over sentences.",
+            )
+        )
     items += [_find_recorded(model) for model in models if not model.is_live]
     return Findings(
         title="What word order is worth: models that run in this page" if live else "Where position enters a model",
         items=tuple(items),
-        facts={model.data["label"]: _describe(model.data) for model in models},
+        facts=facts,
         signature=f"explore|models:{len(models)}|v:{__version__}",
         command=command,
     )
@@ -326,22 +328,4 @@ def _find_recorded(model: ExplorerModel) -> Finding:
         table=Table.of(columns, rows),
         method="The means over the heads of a layer and the tokens of a sentence, special ones included; the last "
         "three columns are shares of the attention weights.",
-    )
-
-
-def _find_effects(data: dict[str, Any]) -> Finding:
-    right, of = data["measured"][0]["right"], data["measured"][0]["of"]
-    rows = [(row["name"], row["right"], row["of"], row["confidence"]) for row in data["measured"]]
-    loud = ", ".join(f"{row['name']} {row['right']}" for row in data["measured"] if "loudness" in row["controls"])
-    return Finding(
-        name=f"explore.controls.{data['id']}",
-        question=f"What does it do to {data['label']} when its positions are changed after training?",
-        verdict=f"Of {of} held-out sentences {right} are right {UNTOUCHED}; {loud}.",
-        value=right,
-        unit=f"of {of} right",
-        table=Table.of(("the encoder's positions", "right", "of", "confidence"), rows),
-        method="Nothing is trained again: the encoder's input is changed and the same weights translate, greedily. "
-        "The numbers tell what a change does to this trained model, not what a model trained with that change would "
-        "learn. Confidence: the geometric mean of the probabilities of the tokens, the end token among them, and of "
-        "that the mean over sentences.",
     )

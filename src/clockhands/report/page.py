@@ -99,12 +99,18 @@ def compose(
     # A fact that stands in the opening, or is the verdict of the finding there, is not told again.
     opened = "" if opening is None else f"{opening.details['opening']}\n{opening.verdict}"
     counts = [(sum(finding.light == light for finding in findings), word) for light, word in MEANINGS.items()]
+    style = read_asset("style.css")
+    if drawn:
+        from clockhands.report.figures.palette import make_dark_css  # late, as above
+
+        style += read_asset("figures.css")
+        style += f"@media screen and (prefers-color-scheme: dark){{{make_dark_css('.plot')}}}"
     program = read_asset("figures.js").replace("</", "<\\/") if script and drawn else ""
     return render(
         "findings.html",
         title=shorten_paths(title or findings.title),
         policy=make_policy(program),
-        style=Markup(read_asset("style.css") + (_make_figure_style() if drawn else "")),
+        style=Markup(style),
         script=Markup(program),
         files=files,
         widths=PAPER_WIDTHS,
@@ -132,14 +138,6 @@ def _choose_cards(findings: Findings, sections: list[dict[str, Any]]) -> list[di
     else:
         chosen = [section for light in ("bad", "warn") for section in shown if section["finding"].light == light]
     return [{**section, "sentence": take_first_sentence(section["finding"].verdict)} for section in chosen[:CARDS]]
-
-
-def _make_figure_style() -> str:
-    """Return the style rules of figures: of what stands around them, and of their colours on a dark screen."""
-    from clockhands.report.figures.palette import make_dark_css  # late, as above
-
-    dark = make_dark_css(".plot")
-    return f"{read_asset('figures.css')}@media screen and (prefers-color-scheme: dark){{{dark}}}"
 
 
 def _shorten_all_paths(findings: Findings) -> Findings:

@@ -23,19 +23,6 @@ def put_side_by_side(a: Findings, b: Findings) -> Findings:
     names = (first, second) if first != second else (f"{first} (A)", f"{second} (B)")
     mine, other = ({item.name: item for item in findings} for findings in (a, b))
     both = dict.fromkeys([*mine, *other])
-    items = tuple(item for name in both for item in _combine_findings(names, mine.get(name), other.get(name)))
-    return Findings(
-        title=f"{names[0]} and {names[1]}",
-        items=items,
-        facts=_combine_facts(names, a, b),
-        signature=a.signature if a.signature == b.signature else f"{a.signature} ‖ {b.signature}",
-        command="\n".join(dict.fromkeys(command for command in (a.command, b.command) if command)),
-        opening=tuple(dict.fromkeys((*a.opening, *b.opening))),
-    )
-
-
-def _combine_facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str, Scalar]:
-    """Return the facts of both: once where they are equal, else one for each side."""
     facts: dict[str, Scalar] = {"A": names[0], "B": names[1]}
     for key in dict.fromkeys([*a.facts, *b.facts]):
         values = a.facts.get(key), b.facts.get(key)
@@ -43,7 +30,15 @@ def _combine_facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str
             facts[key] = values[0]
         elif key != "model":
             facts |= {f"{key}, {side}": value for side, value in zip("AB", values, strict=True) if value is not None}
-    return facts
+    items = tuple(item for name in both for item in _combine_findings(names, mine.get(name), other.get(name)))
+    return Findings(
+        title=f"{names[0]} and {names[1]}",
+        items=items,
+        facts=facts,
+        signature=a.signature if a.signature == b.signature else f"{a.signature} ‖ {b.signature}",
+        command="\n".join(dict.fromkeys(command for command in (a.command, b.command) if command)),
+        opening=tuple(dict.fromkeys((*a.opening, *b.opening))),
+    )
 
 
 def _combine_findings(names: tuple[str, str], a: Finding | None, b: Finding | None) -> tuple[Finding, ...]:

@@ -46,11 +46,7 @@ def format_number(value: Scalar, digits: int = 3) -> str:
         return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e6):
         return f"{int(value):,}".replace("-", "−")
-    return _format_real(value, digits)
-
-
-def _format_real(value: float, digits: int) -> str:
-    """Return a number that is not whole: fixed from 0.0001 to a million, with a power of ten outside."""
+    # Fixed from 0.0001 to a million, with a power of ten outside.
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     power = int(exponent)
     if not -4 <= power < 6:

@@ -57,7 +57,15 @@ class GivenText:
         missing = [name for name in self.files if not (folder / name).is_file()]
         if missing:
             raise DataError(f"{folder} does not hold {join_words(missing)}; {self.advice}")
-        other = [name for name, digest in self.files.items() if _hash_file(folder / name) != digest]
+        other = []
+        for name, digest in self.files.items():
+            refuse_strange_file(folder / name, DataError)
+            try:
+                with (folder / name).open("rb") as stream:
+                    same = hashlib.file_digest(stream, "sha256").hexdigest() == digest
+            except OSError as fault:
+                raise DataError(f"{folder / name} cannot be read: {fault}") from fault
+            other += [] if same else [name]
         if other:
             raise UsageError(
                 f"{join_words(other)} in {folder} is not the text of this study (its SHA-256 differs); {self.advice}"
@@ -82,13 +90,3 @@ def read_given_text(tables: Mapping[str, object], source: str) -> GivenText:
     if tables and set(tables) != {"source", "files"}:
         raise ConfigError(["[text] holds source and files, and nothing else"], source)
     return GivenText(**tables)  # type: ignore[arg-type]
-
-
-def _hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises DataError where it cannot be read."""
-    refuse_strange_file(path, DataError)
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as fault:
-        raise DataError(f"{path} cannot be read: {fault}") from fault

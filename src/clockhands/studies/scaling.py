@@ -133,13 +133,9 @@ class Size:
     declared: bool = False
 
 
-def _read_sizes(tables: Tables) -> dict[str, Size]:
-    shared = {kind: {**tables[kind], "": {}} for kind in ("shape", "plan")}
-    return {
-        name: Size(**{**size, **{kind: known[size.get(kind, "")] for kind, known in shared.items()}})
-        for name, size in tables["size"].items()
-    }
-
-
-SIZES = _read_sizes(read_toml(Path(__file__).parent / "sizes.toml", "the sizes of studies"))
+_TABLES = read_toml(Path(__file__).parent / "sizes.toml", "the sizes of studies")
+SIZES = {
+    name: Size(**{**size, **{kind: {**_TABLES[kind], "": {}}[size.get(kind, "")] for kind in ("shape", "plan")}})
+    for name, size in _TABLES["size"].items()
+}
 """What ``clockhands study NAME --scale`` takes: as planned, longer, on another task, or with larger models."""

@@ -5,7 +5,7 @@ That is translations of every variant, learning curves, role-swapped sentences a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -261,12 +261,12 @@ CHOSEN = ("logits.layers", "heads.positional", "survival", "cause")
 """Those that every reader of a tour can follow; ``clockhands inspect`` has the others."""
 
 
-COMMAND = "clockhands tour"
-Say = Callable[[str], None]
-
-
 def tour(
-    out: str | Path = "runs/tour", *, overwrite: bool = False, show: bool = False, say: Say = lambda text: None
+    out: str | Path = "runs/tour",
+    *,
+    overwrite: bool = False,
+    show: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
     """Train the translator of *numbers* into ``out``, and its variants into ``out/variants``; measure all.
 
@@ -274,12 +274,12 @@ def tour(
     exists and ``overwrite`` is not given, BusyError if another process writes there.
     """
     with lock_folder(Path(out)):
-        return _run_tour(Path(out), overwrite, show, say)
+        translators, comparisons = train_translators(Path(out), overwrite=overwrite, show=show, say=say)
+        say("measuring")
+        return _measure_tour(translators, comparisons)
 
 
-def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
-    translators, comparisons = train_translators(out, overwrite=overwrite, show=show, say=say)
-    say("measuring")
+def _measure_tour(translators: Translators, comparisons: Mapping[str, Comparison]) -> Findings:
     main = translators[MAIN]
     # Those of ``clockhands inspect`` on the run, so that both pages say the same.
     inspected = inspect(main.run.path, command=f"clockhands inspect {main.run.path}")
@@ -310,6 +310,6 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
             "versions": f"clockhands {__version__}, torch {record['torch']}, transformers {record['transformers']}",
         },
         signature=f"tour|steps:{training.max_steps}|seed:{training.seed}|v:{__version__}",
-        command=COMMAND,
+        command="clockhands tour",
         opening=("tour.exact", "tour.roles", "loudness.scale"),
     )
