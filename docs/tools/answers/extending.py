@@ -39,7 +39,7 @@ KEPT = HERE / "extending.json"
 RECIPES = HERE.parents[1] / "recipes"
 FACTOR, TEXTS, SHORT_TEXTS, STEPS, QUESTIONS = 4, 48, 256, 200, 400
 SEEDS = range(5)
-TEMPERED = range(15)
+TEMPERED = range(11)
 """The seeds of the models that are read with a temperature: its effect is small."""
 MASKED = {
     "model.kind": "encoder", "model.encoder_layers": 2, "data.asked": 0.9, "training.max_steps": 1500,
@@ -151,26 +151,30 @@ def measure_temperature(folder: Path) -> dict[str, Any]:
     """Measure what a temperature by log position does on longer texts to models that were trained without it.
 
     ``log n``: scores grow as the logarithm of the position does over that of the trained length; ``Llama 4``: as there.
+    Each model is judged by itself too, over its texts, by intervals that hold for all models together.
     """
-    read: dict[str, list[Measurement]] = {"without": [], "log n": [], "Llama 4": []}
+    read: dict[str, list[np.ndarray]] = {"without": [], "log n": [], "Llama 4": []}
     for model, stream in open_models(folder, "facts", seeds=TEMPERED):
         trained = int(model.trained_length or 0)
-        lengths = [trained, 4 * trained, 8 * trained]
         for key, coefficient in zip(read, (0.0, 1 / math.log(trained), 0.1), strict=True):
             temperature = {"scheme": "temperature", "length": trained, "coefficient": coefficient}
-            scheme = {"scheme": "composition", "schemes": ["rope", temperature]}
-            with apply(model, Method(key, "", scheme=scheme)) as laid:
-                one = measure(laid, stream, lengths, trained, texts=2 * TEXTS, items=QUESTIONS // 2)
-            read[key].append(one)
-            print(key, one.drift.losses_NR.mean(0), one.retrieval.ranks["recall"].mean(0), flush=True)
-    kept: dict[str, Any] = {"trainings": len(TEMPERED)}
+            with apply(
+                model, Method(key, "", scheme={"scheme": "composition", "schemes": ["rope", temperature]})
+            ) as laid:
+                drift = measure_drift(laid, stream, [4 * trained, 8 * trained], tail=trained // 8, texts=2 * TEXTS)
+            read[key].append(drift.losses_NR)
+    kept: dict[str, Any] = {"trainings": len(TEMPERED), "trained": trained}
     pairs = {}
-    for place, times in ((1, 4), (2, 8)):
-        losses = {key: np.stack([one.drift.losses_NR[:, place] for one in read[key]]) for key in read}
-        ranks = {key: np.stack([one.retrieval.ranks["recall"][:, place] for one in read[key]]) for key in read}
-        for what, values in (("loss", losses), ("recall", ranks)):
-            kept |= {f"{key}, {what}, {times}x, mean": float(rows.mean()) for key, rows in values.items()}
-            pairs |= {f"{key}, {what}, {times}x": (values[key], values["without"]) for key in ("log n", "Llama 4")}
+    for place, times in enumerate((4, 8)):
+        losses = {key: np.stack([losses_NR[:, place] for losses_NR in rows]) for key, rows in read.items()}
+        kept[f"without, {times}x"] = float(losses["without"].mean())
+        for key in ("log n", "Llama 4"):
+            pairs[f"{key}, {times}x"] = losses[key], losses["without"]
+            each = compare_with_baseline(
+                [row[:, None] for row in losses[key]], [row[:, None] for row in losses["without"]]
+            )
+            kept[f"{key}, lower in, {times}x"] = sum(difference.high < 0 for difference in each)
+            kept[f"{key}, higher in, {times}x"] = sum(difference.low > 0 for difference in each)
     return kept | tell_all(pairs)
 
 
