@@ -58,6 +58,9 @@ def test_a_baseline_forgives_what_was_so_before(capsys: Capture, tmp_path: Path)
     last.write_text(json.dumps(found))
     assert main([*command, "--baseline", str(last)]) == 1
     assert "attention.sdpa: PASS became FAIL" in capsys.readouterr().err
+    last.write_text(json.dumps({**found, "model": "\x1b[31mred"}))
+    assert main([*command, "--baseline", str(last)]) == 1
+    assert "the baseline is about ␛[31mred" in capsys.readouterr().err
 
 
 def test_what_the_library_does_is_no_pass_unless_the_models_own_alone_counts(

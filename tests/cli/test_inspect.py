@@ -198,7 +198,7 @@ def test_a_model_without_a_tokenizer(weights: Path, capsys: Capture) -> None:
         ),
         (["--tokenizer", "{}/none"], 1, "there is no folder"),
         (["--tokenizer", "{}/ids.npy"], 1, "there is no folder"),
-        (["--tokenizer", "{}/empty"], 1, "cannot open the tokenizer"),
+        (["--tokenizer", "{}/empty"], 1, "holds no tokenizer, neither"),
         (["--tokenizer", "{}/model"], 1, "holds no tokenizer: none of its files lists any tokens"),
     ],
 )

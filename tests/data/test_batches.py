@@ -14,7 +14,6 @@ from clockhands.data import (
     LengthBatches,
     PairCollator,
     PairDataset,
-    PlannedBatches,
     RandomBatches,
     padding_share,
 )
@@ -183,8 +182,3 @@ def test_no_examples_make_no_batches() -> None:
     for bound in ({"tokens": 10}, {"batch_size": 3}):
         with np.errstate(all="raise"):
             assert list(LengthBatches(np.zeros((0, 2), np.int64), **bound)) == []
-
-
-def test_the_base_class_is_abstract() -> None:
-    with pytest.raises(TypeError, match="abstract"):
-        PlannedBatches(seed=0, shard=0, shards=1)  # type: ignore[abstract]

@@ -171,7 +171,7 @@ def test_no_text_and_no_tokenizer(tmp_path: Path) -> None:
         train_tokenizer(["", "  "])
     with pytest.raises(DataError, match="there is no tokenizer folder .*absent"):  # noqa: RUF043
         open_tokenizer(tmp_path / "absent")
-    with pytest.raises(DataError, match="cannot open the tokenizer"):
+    with pytest.raises(DataError, match="holds no tokenizer, neither"):
         open_tokenizer(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot write the tokenizer to"):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma3TextConfig, GPT2Config, LlamaForCausalLM
+from transformers import Gemma3TextConfig, GPT2Config, LlamaForCausalLM, MixtralConfig
+from transformers.models.mixtral.modeling_mixtral import MixtralRotaryEmbedding
 
 from clockhands.errors import ConfigError, UsageError
 from clockhands.models import open_language_model
@@ -55,6 +56,13 @@ def test_layers_that_see_a_window_keep_their_rotation() -> None:
     change_foreign_positions(config, {"spectrum": "linear", "factor": 8.0}, "gemma", 4096)
     assert config.rope_parameters["sliding_attention"] == local
     assert find_rope_table(config) == {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0}
+
+
+def test_a_width_of_heads_that_is_left_open_is_filled_in() -> None:
+    """transformers multiplies with ``head_dim`` where the base grows with the text, and Mixtral's is None."""
+    config = MixtralConfig(hidden_size=32, num_attention_heads=2, rope_parameters={"rope_type": "default", **BASE})
+    change_foreign_positions(config, {"spectrum": "dynamic", "factor": 4.0}, "mixtral", LENGTH)
+    assert MixtralRotaryEmbedding(config).inv_freq.shape == (8,)
 
 
 def test_a_model_that_rotates_nothing_takes_no_option() -> None:

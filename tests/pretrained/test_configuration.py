@@ -88,27 +88,25 @@ def test_a_configuration_comes_back_as_the_class_of_transformers(tmp_path: Path)
         assert (opened.hidden_size, opened.rope_parameters["rope_theta"]) == (24, 7.0)
 
 
-@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
-def test_a_class_that_is_no_tokenizer_is_refused_by_either_file(file: str, tmp_path: Path) -> None:
-    """transformers would call whatever class of its own is named there."""
-    for name, text in (("tokenizer_config.json", {}), ("config.json", {"model_type": "bert"})):
-        settings = {**text, "tokenizer_class": "GenerationConfig"} if name == file else text
+OTHER = {"tokenizer_class": "GenerationConfig"}
+NO_NUMBER = r"sets model_max_length = .* in tokenizer_config.json; it is a number"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"config.json": {"model_type": "llama"}}, "holds no tokenizer, neither tokenizer.json nor"),
+        ({"tokenizer_config.json": {"tokenizer_class": 3}}, "tokenizer_class = 3; it must be the name of a class"),
+        ({"tokenizer_config.json": OTHER, "config.json": {"model_type": "bert"}}, "'GenerationConfig', which is no"),
+        ({"config.json": {"model_type": "bert", **OTHER}, "tokenizer_config.json": {}}, "which is no tokenizer"),
+        *(({"tokenizer_config.json": {"model_max_length": wrong}}, NO_NUMBER) for wrong in ("x", [1], True, {"a": 1})),
+    ],
+)  # fmt: skip
+def test_what_is_no_tokenizer_is_one_message(files: dict[str, object], message: str, tmp_path: Path) -> None:
+    """transformers would call whatever class of its own is named, and compare any length with that of a text."""
+    for name, settings in files.items():
         (tmp_path / name).write_text(json.dumps(settings), "utf8")
-    with pytest.raises(CheckpointError, match="tokenizer_class = 'GenerationConfig', which is no tokenizer"):
-        load_tokenizer(tmp_path)
-
-
-def test_the_class_of_a_tokenizer_must_be_a_name(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": 3}', "utf8")
-    with pytest.raises(CheckpointError, match="tokenizer_class = 3; it must be the name of a class"):
-        load_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("length", ["x", [1], True, {"a": 1}])
-def test_the_longest_text_of_a_tokenizer_must_be_a_number(length: object, tmp_path: Path) -> None:
-    """transformers compares whatever stands there with a length, at the first text."""
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}), "utf8")
-    with pytest.raises(CheckpointError, match=r"sets model_max_length = .* in tokenizer_config.json; it is a number"):
+    with pytest.raises(CheckpointError, match=message):
         load_tokenizer(tmp_path)
 
 

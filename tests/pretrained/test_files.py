@@ -30,7 +30,7 @@ def test_a_message_of_ours_stays_as_it_is() -> None:
 
 
 def test_the_first_line_is_short_and_never_empty() -> None:
-    assert first_line(ValueError("Error:\nthe file is cut")) == "Error: the file is cut"
+    assert first_line(ValueError("Error: \nthe file is cut")) == "Error: the file is cut"
     assert first_line(OSError(2, "No such file")) == "No such file"
     assert len(first_line(ValueError("x" * 5000))) == 300
 

@@ -271,15 +271,6 @@ def test_a_whole_run_opens_and_so_does_one_behind_links(run: Path, tmp_path: Pat
     assert open_run(tmp_path).tokenizers.fingerprint == open_run(run).tokenizers.fingerprint
 
 
-def test_a_run_from_before_fingerprints_opens(run: Path, tmp_path: Path) -> None:
-    shutil.copytree(run, tmp_path / "old")
-    path = tmp_path / "old" / "config.json"
-    table = json.loads(path.read_text("utf8"))
-    del table["tokenizer_fingerprint"]
-    path.write_text(json.dumps(table), encoding="utf8")
-    assert open_run(tmp_path / "old").architecture == "encoder-decoder"
-
-
 def test_embeddings_that_were_padded_open_outside_of_a_run(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "padded")
     smaller(tmp_path / "padded")

@@ -74,6 +74,7 @@ def _change(name: str, **changes: object) -> Callable[[Path], None]:
         _drop_weight, _change("config.json", tokenizer_fingerprint="0"), _change("config.json", eos_token_id=10**6),
         _change("generation_config.json", num_beams=4), _change("tokenizer_config.json", tokenizer_class="T5Tokenizer"),
         lambda run: (run / "model.safetensors").write_bytes(b"x"), lambda run: (run / "config.json").unlink(),
+        lambda run: (run / "tokenizer.json").write_bytes(b""),
     ],
 )  # fmt: skip
 def test_what_is_not_as_training_wrote_it_is_left_to_the_ordinary_door(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from clockhands.cli.common import Device, prepare, report_new_folder
 from clockhands.cli.flags import POSITIONAL, list_given
 from clockhands.errors import UsageError
+from clockhands.streams import replace_controls
 
 if TYPE_CHECKING:
     from clockhands.checking.against import Deviation
@@ -205,7 +206,7 @@ def _check_model(options: Options, opening: dict[str, Any]) -> int:
         return int(differs or any(result.failed_itself if options.own else result.failed for result in results))
     worse = changes(before, results)
     for line in worse:
-        print(f"worse than {options.baseline}: {line}", file=sys.stderr)
+        print(replace_controls(f"worse than {options.baseline}: {line}"), file=sys.stderr)
     return int(differs or bool(worse))
 
 

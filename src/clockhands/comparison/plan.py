@@ -140,7 +140,7 @@ def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Va
     A variant is named by its value, or by ``key=value`` of each where the grid has several keys.
     """
     wrong = [key for key, values in grid.items() if isinstance(values, str) or not isinstance(values, Sequence)]
-    faults += [f"{key} in the grid is {grid[key]!r}, but must be a list of values" for key in wrong]
+    faults += [f"{key} in the grid is {show_value(grid[key])}, but must be a list of values" for key in wrong]
     empty = [key for key, values in grid.items() if key not in wrong and not values]
     faults += [f"the grid is empty: {key} has no values" for key in empty]
     count = math.prod(len(values) for key, values in grid.items() if key not in wrong)
@@ -411,12 +411,6 @@ def make_plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) 
     if not tables.get("vary") and not named:
         faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
     faults += [fault for key, kind in KINDS.items() if key in tables for fault in check_value(key, tables[key], kind)]
-    grid, budget = tables.get("vary"), tables.get("budget")
-    for key, values in grid.items() if isinstance(grid, Mapping) else ():
-        if not isinstance(values, (list, tuple)):
-            faults.append(f"{key} in the grid is {show_value(values)}, but must be a list of values")
-    for key, amount in budget.items() if isinstance(budget, Mapping) else ():
-        faults += check_value(f"budget.{key}", amount, float)
     if not isinstance(named, (list, tuple)):
         faults.append(f"variant is {show_value(named)}, but must be a list of tables: [[variant]] with name and set")
         named = ()

@@ -129,7 +129,9 @@ class Filled:
     def count(self, key: str, least: int = 1) -> int | None:
         """Return a whole number of the configuration, None where there is none. Raises CheckpointError for others."""
         value = self.get(key)
-        return None if value is None else check_count(value, self.find(value, key), self.source, least)
+        if value is None or (value == -1 and key not in self.raw):  # a class without a bound says -1, as XLNet's does
+            return None
+        return check_count(value, self.find(value, key), self.source, least)
 
     def find(self, value: Any, pattern: str, kind: str | None = None) -> str:
         """Return the key of a matching name that holds a value in the file, tables first; else that it is a default."""

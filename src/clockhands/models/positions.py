@@ -62,6 +62,8 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
     if faults:
         raise ConfigError(faults, "the position")
     text = config.get_text_config(decoder=True)
+    if getattr(text, "head_dim", 0) is None:  # some rules of transformers compute with it, whatever it is
+        text.head_dim = text.hidden_size // text.num_attention_heads
     changed = {
         kind: table if _is_local(kind) else _make_table(config, table, overrides, length)
         for kind, table in _list_rope_tables(config)

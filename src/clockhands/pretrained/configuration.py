@@ -174,6 +174,11 @@ def load_tokenizer(
             for path in files:
                 if path.suffix == ".json":
                     read_json(path)
+            if Path(source).is_dir() and not files:
+                raise CheckpointError(
+                    f"{source} holds no tokenizer, neither tokenizer.json nor tokenizer.model nor a vocabulary; put "
+                    "the files of the model's tokenizer there"
+                ) from None
             raise
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise CheckpointError(f"{source} names a {type(tokenizer).__name__} as its tokenizer, which is none")

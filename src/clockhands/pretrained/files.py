@@ -79,8 +79,8 @@ def explain_faults(source: str | Path, what: str = "the model in") -> Iterator[N
 
 def first_line(fault: BaseException) -> str:
     """Return the first line of a library's message, at most 300 characters; the type of the fault if there is none."""
-    lines = str(getattr(fault, "strerror", None) or fault).strip().splitlines()
+    lines = [line.strip() for line in str(getattr(fault, "strerror", None) or fault).strip().splitlines()]
     if not lines:
         return type(fault).__name__
     # Some end their first line in a colon, and say on the next one what is wrong.
-    return " ".join(line.strip() for line in lines[: 1 + lines[0].endswith(":")])[:300]
+    return " ".join(lines[: 1 + lines[0].endswith(":")])[:300]
