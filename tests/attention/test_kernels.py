@@ -37,6 +37,7 @@ def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_blocks, "ROWS", 24)
     monkeypatch.setattr(far_blocks, "ROWS", 9)
     monkeypatch.setattr(by_distance, "SHORT", 8)
+    monkeypatch.setattr(by_distance, "NEAR", 0)
     monkeypatch.setattr(window_blocks, "ROWS", 6)
     monkeypatch.setattr(query_blocks, "MANY_PAIRS", 64)
 
@@ -149,6 +150,24 @@ def test_output_and_gradients_are_those_of_the_reference(
         for got, wanted in zip(fast, slow, strict=True):
             size = max(1.0, float(wanted.abs().max()))
             torch.testing.assert_close(got, wanted, atol=5e-5 * size, rtol=1e-4)
+
+
+@pytest.mark.parametrize("queries", [40, 33])
+@pytest.mark.parametrize(
+    ("name", "options"), [("alibi", {}), ("t5", {}), ("kerple", {}), ("sandwich", {}), ("alibi", {"form": "broken"})]
+)
+def test_a_curve_that_is_read_in_place_is_the_reference(
+    name: str, options: dict[str, Any], queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_distance, "NEAR", 40)
+    monkeypatch.setattr(by_distance, "attend_by_tiles", None)  # nobody else may serve
+    monkeypatch.setattr(by_distance, "_attend_with_row", None)
+    for causal in (True, False):
+        scheme = make(name, causal, **options).requires_grad_(False)
+        leaves = [torch.randn(2, HEADS, n, WIDTH).requires_grad_() for n in (queries, 40, 40)]
+        fast, slow = both(scheme, [*leaves, torch.randn(2, 40, D)], "none", causal, queries, torch.float32)
+        for got, wanted in zip(fast, slow, strict=True):
+            torch.testing.assert_close(got, wanted, atol=5e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("queries", [1, 2, 3])

@@ -133,19 +133,3 @@ def test_layers_have_the_schemes_that_they_are_given() -> None:
     assert not torch.equal(learned.get_scheme(0).keys_RK, learned.get_scheme(1).keys_RK)  # type: ignore[arg-type]
     shared = Positioning(RoPE(HEAD_DIM), layers=2)
     assert shared.get_scheme(0) is shared.get_scheme(1)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Positioning([RoPE(8), RoPE(8)], layers=3), "2 schemes were given for 3 layers"),
-        (lambda: Positioning([RoPE(8), RoPE(8)]).get_scheme(2), "schemes for 2 layers, counted from 0, and none for 2"),
-        (
-            lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
-            r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told(call: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        call()

@@ -72,6 +72,12 @@ MISTAKES: list[tuple[Any, str]] = [
     (tried(T5Bias(4, 64)), "T5Bias is defined for keys up to the query alone"),
     (tried(StickBreaking()), "StickBreaking is defined for keys up to the query alone, .* pass causal=True or a mask$"),
     (lambda: Positioning(RoPE(16))(heads()), r"not called itself: write position.embed\(x, pos\)"),
+    (lambda: Positioning([RoPE(8), RoPE(8)], layers=3), "2 schemes were given for 3 layers"),
+    (lambda: Positioning([RoPE(8), RoPE(8)]).get_scheme(2), "schemes for 2 layers, counted from 0, and none for 2"),
+    (
+        lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
+        r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",
+    ),
     (lambda: Positioning([RoPE(16)] * 2).get_scheme("0"), "for 2 layers, counted from 0, and none for '0'"),  # type: ignore[arg-type]
     (
         lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10, 64), POS[:1].expand(3, -1)),

@@ -3,7 +3,7 @@
 Where the rows of a bias differ by a constant each, as those of -m·(i - j) do, softmax cannot tell them apart, and one
 row is enough: queries gain a channel of ones, keys that row, and the plain fused kernel serves. Masked keys fit into
 the same channel. Other heads go through tiles, and so does the causal mask alone in 16 bits, which is a bias by
-distance too.
+distance too. Short texts go through the fused kernel whole, with a view of the curve as its mask.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ WIDEST, WIDEST_LOW = 80.0, 1024.0
 """Logits that a row may span, in float32 or float64 and in 16 bits (``fits_channel``)."""
 FEW_QUERIES, SHORT = 16, 128
 """With fewer queries than the first, or no more keys than the second, another kernel is faster."""
+NEAR = 512
+"""Up to this number of keys the whole bias, read from the curve in place, is faster than channels and tiles."""
 LONG = 512
 """With this number of queries or more, tiles are faster than the fused kernel under a causal mask alone in 16 bits."""
 
@@ -52,10 +54,17 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
         return attend_by_tiles(request, curve, Line(keys, 1))
     if not _has_curve(request):
         return _attend_with_row(request, request.middle_row_BHT)
-    line, curve, by_channel_H = cast(Line, request.line), request.curve_HN, _fit_a_channel(request)
+    line, curve = cast(Line, request.line), request.curve_HN
     if request.causal:
         # What causal hides are the distances below 0, at the beginning of the curve.
         curve = curve + make_causal_curve(curve.shape[1], line.get_offset(queries - 1), device)
+    if _is_read_in_place(request, line):
+        # With keys from right to left the distance of query i and key j is a constant plus i + j.
+        curve = curve.to(request.q_BHSK.dtype).contiguous()
+        mask = curve.as_strided((1, len(curve), queries, keys), (0, curve.stride(0), 1, 1))
+        k, v = request.k_BHTK.flip(2), request.v_BHTK.flip(2)
+        return call_fused_kernel(request.q_BHSK, k, v, attn_mask=mask, scale=request.scale)
+    by_channel_H = _fit_a_channel(request)
     with_channel, with_tiles = by_channel_H.nonzero()[:, 0], (~by_channel_H).nonzero()[:, 0]
     if not len(with_channel):
         return attend_by_tiles(request, curve, line)
@@ -78,6 +87,17 @@ def _has_curve(request: AttentionRequest) -> bool:
         and not (request.qpos.is_floating_point() or request.kpos.is_floating_point())
         and request.num_queries >= FEW_QUERIES
         and request.line is not None
+    )
+
+
+def _is_read_in_place(request: AttentionRequest, line: Line) -> bool:
+    """Return whether the fused kernel takes the curve as a mask: for a short text, of which nothing else is hidden."""
+    return (
+        request.num_queries <= request.num_keys <= min(NEAR, line.run)
+        and request.mask_BHST is None
+        and request.sink_H is None
+        and not (request.dropout or request.low_precision or request.curve_HN.requires_grad)
+        and bool(request.curve_HN.isfinite().all())
     )
 
 
