@@ -62,7 +62,7 @@ def test_quantity_and_span() -> None:
     ],
 )
 def test_a_number_is_written_as_its_sentence_writes_it(value: float, unit: str, told: str, shown: str) -> None:
-    assert format_amount(value, unit, told=told) == shown
+    assert format_amount(value, unit, sentence=told) == shown
 
 
 def test_slugs_are_safe_and_distinct() -> None:

@@ -66,8 +66,8 @@ def scale_unit(unit: str) -> tuple[float, str]:
     return (100.0, f"% {rest}".strip()) if first == SHARE else (1.0, unit)
 
 
-def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None, told: str = "") -> str:
-    """Return a number of this unit as a reader sees it, without the unit: as the sentence ``told`` writes it.
+def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None, sentence: str = "") -> str:
+    """Return a number of this unit as a reader sees it, without the unit: as ``sentence`` writes it.
 
     What no sentence tells has three significant digits, or as many as keep the ends of its interval apart.
     """
@@ -76,13 +76,13 @@ def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | No
     factor, _ = scale_unit(unit)
     number = value * factor if factor != 1.0 else value
     digits = 3 if not interval else choose_digits(interval[0] * factor, interval[1] * factor, 3, format_number)
-    return _find_told(number, told) or format_number(number, digits)
+    return _find_told(number, sentence) or format_number(number, digits)
 
 
-def _find_told(number: float, told: str) -> str:
+def _find_told(number: float, sentence: str) -> str:
     """Return how a sentence writes a number: of what in it is this number rounded, the longest; else nothing."""
     longest = ""
-    for text in _NUMBER.findall(told):
+    for text in _NUMBER.findall(sentence):
         bare = text.replace(",", "").replace("−", "-")
         rounding = 0.5 * 10.0 ** -len(bare.partition(".")[2])
         # A single whole digit may be another number of the sentence: "4 heads" is not 4.2 rounded.
@@ -92,17 +92,17 @@ def _find_told(number: float, told: str) -> str:
     return longest.replace("-", "−")
 
 
-def format_quantity(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None, told: str = "") -> str:
+def format_quantity(value: Scalar, unit: str = "", interval: Sequence[Number] | None = None, sentence: str = "") -> str:
     """Return a number and its unit, with a space that does not break; digits as ``format_amount``."""
-    shown = format_amount(value, unit, interval, told)
+    shown = format_amount(value, unit, interval, sentence)
     return f"{shown}\u00a0{replace_controls(scale_unit(unit)[1])}" if unit else shown
 
 
-def format_interval(interval: Sequence[Number] | None, unit: str = "", told: str = "") -> str:
+def format_interval(interval: Sequence[Number] | None, unit: str = "", sentence: str = "") -> str:
     """Return ``[0.21, 0.34]``, its ends as ``format_amount`` writes them; or nothing."""
     if not interval:
         return ""
-    low, high = (format_amount(end, unit, interval, told) for end in interval)
+    low, high = (format_amount(end, unit, interval, sentence) for end in interval)
     return f"[{low}, {high}]"
 
 
@@ -110,12 +110,12 @@ def describe_measured(finding: Finding, signature: str = "") -> str:
     """Return the value of a finding with its interval, its references by name, and the signature: a caption's end."""
     if finding.value is None or isinstance(finding.value, str):
         return f"Measured by {replace_controls(signature)}." if signature else ""
-    unit, told = finding.unit, finding.verdict
-    value = format_quantity(finding.value, unit, finding.interval, told)
-    parts = [f"Value {value} {format_interval(finding.interval, unit, told)}".strip()]
+    unit, sentence = finding.unit, finding.verdict
+    value = format_quantity(finding.value, unit, finding.interval, sentence)
+    parts = [f"Value {value} {format_interval(finding.interval, unit, sentence)}".strip()]
     for reference in finding.references:
-        beside = f"{replace_controls(reference.name)} {format_quantity(reference.value, unit, told=told)}"
-        parts.append(f"{beside} {format_interval(reference.interval, unit, told)}".strip())
+        beside = f"{replace_controls(reference.name)} {format_quantity(reference.value, unit, sentence=sentence)}"
+        parts.append(f"{beside} {format_interval(reference.interval, unit, sentence)}".strip())
     measured = f" Measured by {replace_controls(signature)}." if signature else ""
     return f"{'; '.join(parts)}.{measured}"
 
