@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import torch
@@ -34,6 +35,10 @@ VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")
 """Subjects, objects and verbs of the built-in sentences, such as "Tom bit a dog"."""
 LEAST_WORDS, MOST_WORDS = 4, 20
 """Words of a sentence in which two words are swapped: at least so many and at most so many."""
+
+
+MOST_LOOKED_AT = 4096
+"""Sentences among which those to swap are looked for: made text is written as it is read, which takes time."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[S
 def _list_swaps(subject: Subject, sentences: Iterable[tuple[str | None, str]]) -> Iterator[Swap]:
     """Yield sentences with two words swapped, then those that are too short for that with two tokens swapped."""
     short = []
-    for source, text in sentences:
+    for source, text in islice(sentences, MOST_LOOKED_AT):
         words = text.split()
         if len(words) < LEAST_WORDS:
             short.append((source, text))
