@@ -77,7 +77,7 @@ def _measure_excess(scores_MG: np.ndarray, lengths: Sequence[int]) -> np.ndarray
     return (ratio_L - 1) / np.sqrt(2 * (2 * q_L - 1) * (q_L - 1) / (3 * q_L * count))
 
 
-def join_neighbours(items: int, groups: tuple[int, ...] | None, length: int) -> tuple[int, ...] | None:
+def join_neighbours(items: int, groups: Sequence[int] | None, length: int) -> Sequence[int] | None:
     """Return the groups of test items where each ``length`` neighbouring items, or groups of them, count as one."""
     if length == 1:
         return groups
