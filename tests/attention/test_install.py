@@ -417,7 +417,8 @@ def test_a_wrapped_model_has_the_scheme_and_tells_its_weights() -> None:
 
 OTHERS = [
     "opt:causal", "bart:causal", "longcat_flash:causal", "hrm_text:causal", "phi4_multimodal:causal",
-    "qwen2_vl:causal", "exaone4_5:causal", "idefics2:causal", "qwen4_exp_text:causal", "gpt2:causal", "bert:masked",
+    "qwen2_vl:causal", "exaone4_5:causal", "idefics2:causal", "qwen4_exp_text:causal", "whisper:causal",
+    "gpt2:causal", "bert:masked",
 ]  # fmt: skip
 """Architectures of other builds: a stack inside, two attentions a layer, cross-attention, parts that read images."""
 

@@ -263,7 +263,8 @@ def _check(model: Any, stack: Any, scheme: Scheme, rotary: str) -> None:
     if not isinstance(scheme, Scheme):
         raise UsageError(f"install takes a scheme that is made, such as Alibi(32), and was given {kind}")
     hooks, decodes = scheme.active_hooks(), getattr(stack.config, "is_decoder", False)
-    both_ways = any(not getattr(module, "is_causal", True) for module in _list_all_attentions(stack))
+    own = itertools.chain(*_list_attentions(stack).values())
+    both_ways = any(not getattr(module, "is_causal", True) for module in own)
     served, unmasked = model._can_set_attn_implementation(), not model._supports_sdpa and both_ways and decodes
     where = "at the embedding" if "encode" in hooks else "on the input of each layer"
     turns_twice = "rotate" in hooks and not scheme.scales_queries and rotary == "keep" and _rotates(model)
@@ -439,10 +440,8 @@ def _take_places(installed: Installed, places: _Places | None, query: Tensor, ke
 
 def list_installed(model: nn.Module) -> dict[int, Installed | None]:
     """Return what is installed in each attention layer of a model, by its index; empty where nothing is."""
-    if not is_installed(model):
-        return {}
-    stack = _find_stack(_find_model(model))
-    return {index: _read_mark(modules[0]) for index, modules in _list_attentions(stack).items()}
+    layers = _list_attentions(_find_stack(_find_model(model))) if is_installed(model) else {}
+    return {index: _read_mark(modules[0]) for index, modules in layers.items()}
 
 
 def is_installed(model: nn.Module) -> bool:
