@@ -56,3 +56,9 @@ def schemes_of(path: Path) -> list[str]:
 def git(*words: str) -> str:
     """Return what git answers in this repository."""
     return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def list_changed(against: str) -> list[str]:
+    """Return the files that differ from a branch, in commits or in the working tree; new ones where git knows them."""
+    base = git("merge-base", "HEAD", against).strip()
+    return git("diff", "--name-only", "--diff-filter=AMR", base).split()

@@ -38,7 +38,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 import pytest  # noqa: E402
 
-from tests.covering import PACKAGE, ROOT, beside, git  # noqa: E402
+from tests.covering import PACKAGE, ROOT, beside, git, list_changed  # noqa: E402
 
 SESSIONS = ROOT / ".mutants"
 HEAVY = (
@@ -94,12 +94,6 @@ class Clock:
             self.over = True
             item.session.shouldstop = "the time of the tests is over"
         return result
-
-
-def changed(against: str) -> list[str]:
-    """The modules of the package that differ from a branch, in commits or in the working tree."""
-    base = git("merge-base", "HEAD", against).strip()
-    return modules(git("diff", "--name-only", "--diff-filter=AM", base).split())
 
 
 def modules(paths: Sequence[str]) -> list[str]:
@@ -326,8 +320,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="stop after so long; the same command goes on")
     given = parser.parse_args()
     everything = modules(git("ls-files", str(PACKAGE)).split())
-    files = given.files or (everything if given.sample else changed(given.against))
-    if strange := sorted(set(files) - {*everything, *changed(given.against)}):
+    files = given.files or (everything if given.sample else modules(list_changed(given.against)))
+    if strange := sorted(set(files) - {*everything, *list_changed(given.against)}):
         parser.error(f"no modules of the package: {', '.join(strange)}")
     texts = "".join((ROOT / path).read_text("utf8") for path in files)
     plan = hashlib.sha256(repr((files, given.sample, given.seed, texts)).encode()).hexdigest()[:12]

@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.covering import PACKAGE, beside, git, imports, name_module  # noqa: E402
+from tests.covering import PACKAGE, beside, git, imports, list_changed, name_module  # noqa: E402
 
 SECONDS = 75
 """Time in which tests begin; what is left of the 90 seconds is for the last of them."""
@@ -42,9 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def changed(against: str = "main") -> list[str]:
     """Return the Python files that differ from a branch, in commits or in the working tree, new ones among them."""
-    base = git("merge-base", "HEAD", against).strip()
-    listed = git("diff", "--name-only", "--diff-filter=AMR", base).split()
-    listed += git("ls-files", "--others", "--exclude-standard").split()
+    listed = list_changed(against) + git("ls-files", "--others", "--exclude-standard").split()
     return sorted({name for name in listed if name.endswith(".py")})
 
 

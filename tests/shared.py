@@ -5,16 +5,28 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
 from clockhands.findings import Figure, Mark, Panel
+
+
+def load_script(path: Path, name: str = "") -> ModuleType:
+    """Import a file that is in no package."""
+    spec = spec_from_file_location(name or path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.shared import load_script
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
@@ -114,12 +115,8 @@ def test_the_readme_of_the_package_has_no_link_that_only_a_checkout_resolves(
 
 @pytest.fixture(scope="module")
 def setup_script() -> ModuleType:
-    found = importlib.util.spec_from_file_location("clockhands_setup", ROOT / "setup.py")
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
     pytest.importorskip("setuptools")
-    found.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "setup.py", "clockhands_setup")
 
 
 def test_relative_links_become_addresses_where_the_repository_is_known(setup_script: ModuleType) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import re
 import shutil
-import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +17,7 @@ from docs.make_tutorials import Block, Command, make_comparable, read_blocks, ru
 
 from clockhands.cli import main
 from clockhands.schemes import CATALOGUE
-from tests.shared import sketched
+from tests.shared import load_script, sketched
 from tests.studies.tour.short import make_tour
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,12 +105,7 @@ def test_outputs_are_written_behind_their_blocks_and_a_wrong_command_is_named() 
 
 def site() -> ModuleType:
     """The script that writes the site."""
-    spec = importlib.util.spec_from_file_location("make_site", ROOT / "docs" / "make_site.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_site"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "docs" / "make_site.py")
 
 
 def test_the_site_is_written_without_a_broken_link(tmp_path: Path) -> None:

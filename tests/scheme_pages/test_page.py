@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import importlib.util
 import re
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from clockhands.shapes import Tensor
 from tests.answers import kept, scheme_results
 from tests.answers.test_scheme_results import BASE, SINKS, plant
 from tests.schemes.oracles import ORACLES, VARIANTS
+from tests.shared import load_script
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
 STUDIES = DOCS.parents[1] / "src" / "clockhands" / "studies"
@@ -39,11 +39,7 @@ STUDIES = DOCS.parents[1] / "src" / "clockhands" / "studies"
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
     """The script that writes the pages."""
-    found = importlib.util.spec_from_file_location("make_schemes", DOCS.parent / "make_schemes.py")
-    assert found is not None and found.loader is not None
-    script = importlib.util.module_from_spec(found)
-    found.loader.exec_module(script)
-    return script
+    return load_script(DOCS.parent / "make_schemes.py")
 
 
 @pytest.fixture(scope="module")

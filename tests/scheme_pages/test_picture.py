@@ -128,3 +128,13 @@ def test_colours_diverge_from_zero_where_there_are_values_on_both_sides() -> Non
     """Sinusoids are on both sides; the index is never below 0."""
     diverging = [_make_encoding_panel(scheme).marks[0].diverging for scheme in (Sinusoidal(8), Index(8))]
     assert diverging == [True, False]
+
+
+def test_how_alike_two_positions_are_is_the_mean_cosine_of_their_hands() -> None:
+    """The index begins at zero, which is like nothing, so that its last row is compared: all others point its way."""
+    width = PICTURE_SIZES.width
+    speeds = [10_000 ** (-2 * c / width) for c in range(width // 2)]
+    curve, index = (draw_once(name).panels[1].marks[0].y for name in ("sinusoidal", "index"))
+    expected = [sum(math.cos(speed * r) for speed in speeds) / len(speeds) for r in range(len(curve))]
+    assert curve == pytest.approx(expected, abs=1e-5)
+    assert index == pytest.approx([1.0] * (len(index) - 1) + [0.0])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from clockhands.schemes import AttentionInputs, Scheme
+from tests.shared import load_script
 
 
 def agree(
@@ -60,9 +61,5 @@ def flash_linear_attention(operator: str) -> ModuleType:
     """The plain-PyTorch reference of one of its operators: the file alone, as the package itself needs Triton."""
     package = importlib.util.find_spec("fla")
     assert package is not None and package.submodule_search_locations, "pip install fla-core"
-    path = Path(package.submodule_search_locations[0]) / "ops" / operator / "naive.py"
-    spec = importlib.util.spec_from_file_location(f"fla_{operator}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    operators = Path(package.submodule_search_locations[0]) / "ops"
+    return load_script(operators / operator / "naive.py", f"fla_{operator}")

@@ -48,6 +48,7 @@ def test_the_value_is_the_share_of_position_and_the_verdict_says_it_for_each_sen
     assert reference.name == "other texts" and reference.interval is not None
     assert reference.interval[0] <= reference.value <= reference.interval[1]
     assert item.table.columns == ("sentence", "layer", "head", *SENTENCE_TERMS) and len(item.table.rows) == 2 * 2 * 4
+    assert [row[1:3] for row in item.table.rows[:8]] == [(layer, head) for layer in (1, 2) for head in (1, 2, 3, 4)]
     assert all(sum(float(cell) for cell in row[3:]) == pytest.approx(1, abs=1e-3) for row in item.table.rows)  # type: ignore[arg-type]
     assert item.figure is not None and [panel.title for panel in item.figure.panels] == [f"“{text}”" for text in ASKED]
 

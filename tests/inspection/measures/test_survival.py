@@ -17,9 +17,12 @@ from clockhands.inspection.measures.survival import (
     _probe_positions,
     probe_layers,
 )
+from clockhands.inspection.reading.capture import capture
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import LENGTH, answer
+from ..tiny import draw_ids, own
 
 
 def test_the_permuted_control_is_that_of_the_last_layer() -> None:
@@ -76,6 +79,13 @@ def test_what_reaches_the_last_layer_without_residual_connections(kept: bool) ->
     _, _, cut = verdict.partition("With the residual connections removed, ")
     assert ("of positions are read back after the last layer." in cut) == kept
     assert ("it is undecided whether any position can be read back after the last layer" in cut) == (not kept)
+
+
+def test_the_interval_is_that_of_the_last_layer() -> None:
+    subject = Subject.of(own("sinusoidal"))
+    recorded = capture(subject.model, subject.forward, draw_ids(24, 16))
+    intervals = probe_layers(subject, recorded).position_intervals
+    assert answer("survival", subject, recorded).interval == intervals[-1] != intervals[1]
 
 
 TEXTS, TOKENS, WIDTH = 8, 16, 4
