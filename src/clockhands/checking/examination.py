@@ -17,7 +17,14 @@ from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import Build, Task, find, shrink_published
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runtimes.naming import name_refusal
-from clockhands.checking.runtimes.program import LENGTH, Program, is_program, measure_noise, open_program
+from clockhands.checking.runtimes.program import (
+    LENGTH,
+    Program,
+    describe_scores,
+    is_program,
+    measure_noise,
+    open_program,
+)
 from clockhands.checking.verdict.judge import run_checks
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import CheckpointError, UsageError
@@ -219,7 +226,8 @@ def find_damage(subject: Subject) -> str:
     scores = logits[:, 1:] if program else logits
     if subject.redraw is None and bool((scores == scores.flatten()[0]).all()):
         return f"no law can be judged: every score of a text is the same, {float(scores.flatten()[0]):.4g}"
-    return ""
+    wrong = describe_scores(scores.flatten()) if getattr(subject.adapter, "scored", False) else ""
+    return wrong and f"no law can be judged: {wrong}"
 
 
 @contextlib.contextmanager

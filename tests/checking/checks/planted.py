@@ -457,6 +457,16 @@ class TableTooShortForItsClaim(Absolute):
         self.position_embedding = nn.Embedding(4096, WIDTH)
 
 
+@fails("length.claimed")
+class HoldsThePlaces(Absolute):
+    """Tokens from the 17th on share a vector, though the claim is 64."""
+
+    def enter(self, ids: Tensor, places: Tensor) -> Tensor:
+        return (
+            super().enter(ids, places) - self.position_embedding(places) + self.position_embedding(places.clamp(max=16))
+        )
+
+
 @fails("cache.mask", "cache.left_mask")
 class CountsTheNewMaskAlone(Correct):
     """With a cache, positions are counted from the part of the mask that belongs to the new tokens."""

@@ -13,6 +13,7 @@ from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.tiny import make_position_audible
 from clockhands.checking.verdict.judge import run_checks
 from tests.checking.checks import planted as p
+from tests.checking.scratch import planted as scratch
 
 
 def adapter(kind: type[p.Correct], seed: int = 0) -> ModuleAdapter:
@@ -65,6 +66,18 @@ def test_absolute_positions_that_count_the_pads_are_a_property_and_no_fault() ->
     found = verdicts(p.CountedFromTheFirstPad, ["padding"])
     assert found["padding.left.mask"] == "PROPERTY"
     assert found["padding.left.positions"] == "PASS"
+
+
+def test_what_a_sound_model_may_do_otherwise_is_no_fault() -> None:
+    """Sinusoids that are added without a declaration, a window of a few slots, a table whose length is not claimed."""
+    added, windowed = scratch.build("sinusoidal"), scratch.build("rope", 8)
+    added.absolute, added.max_length, windowed.packs = False, None, False
+    (outcome,) = scratch.examine(added, ["precision.long"])
+    assert (outcome.verdict, "does not read 512 tokens" in outcome.reason) == ("N/A", True)
+    added.max_length = scratch.build("sinusoidal").max_length
+    outcomes = scratch.examine(added, ["shift"]) + scratch.examine(windowed, ["cache.rollback_rows"])
+    assert [o.verdict for o in outcomes] == ["PROPERTY", "PROPERTY"]
+    assert "own vector" in outcomes[0].reason and "rejected drafts" in outcomes[1].reason
 
 
 def test_a_bare_index_error_beyond_the_table_is_a_warning() -> None:

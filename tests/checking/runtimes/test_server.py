@@ -101,6 +101,9 @@ FALSE = {
         "logits are infinite, first at token 5 of row 0",
     ),
     "all the same": (change_scores(lambda place, score: -4.787), "every score of a text is the same, -4.787"),
+    "right for half": (change_scores(lambda place, score: score if place % 2 else 0.0), "of 47 scores are exactly 0"),
+    "two digits": (change_scores(lambda place, score: round(score, 2)), "are rounded to 2 digits after the point"),
+    "cut off": (change_scores(lambda place, score: max(score, -4.5)), "rounded, cut off or made up"),
 }
 
 
@@ -114,6 +117,15 @@ def test_scores_that_say_nothing_fail(name: str, tmp_path: Path, capsys: pytest.
         assert main(["check", address]) == 1
         assert words in capsys.readouterr().out.splitlines()[0]
         assert main(["check", address, "--against", str(tmp_path / "llama")]) == 1
+
+
+def test_scores_in_another_order_break_laws() -> None:
+    def reverse(choices: list[dict[str, Any]], _: Any) -> Any:
+        for choice in choices:
+            choice["logprobs"]["token_logprobs"][1:] = choice["logprobs"]["token_logprobs"][:0:-1]
+        return choices
+
+    assert set(list_failed(check("rope", lie=reverse)[0])) >= {"causal.future", "causal.prefix"}
 
 
 @pytest.mark.parametrize("size", [0.05, 1.0], ids=["noisy", "random"])

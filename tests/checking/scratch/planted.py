@@ -81,6 +81,13 @@ ADD, OLD = "k, v = cache.add(self.number, k, v)", "k, v = torch.cat([old[0], k],
 DISTANCE, BIASED = "places[:, None, :, None] - key_places[:, None, None, :]", "bias = bias - (slopes"
 TABLE, WAVES = "x = x + self.table(places)", "x = x + self.waves[places].to(x.dtype)"
 PACKED = "document[:, None, :, None] == document[:, None, None, :]"
+MASKED_OUT = 'bias = torch.zeros(keep.shape, dtype=x.dtype, device=x.device).masked_fill(~keep, float("-inf"))'
+MIXED = "mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)"
+ACROSS = """turns = places[..., None] * 100.0 ** (-torch.arange(24) / 24)
+            cos, sin = (x.repeat(1, 1, 2).to(q.dtype) for x in (turns.cos(), turns.sin()))
+            q, k = (t.transpose(1, 2).reshape(rows, new, WIDTH) for t in (q, k))
+            q, k = (t * cos + torch.cat([-t[..., 24:], t[..., :24]], -1) * sin for t in (q, k))
+            q, k = (t.view(rows, new, HEADS, HEAD).transpose(1, 2) for t in (q, k))"""
 SPEEDS = "angles = places[:, None, :, None].float() * speeds"
 
 PLANTED = tuple(Planted(*fault) for fault in (
@@ -152,6 +159,17 @@ PLANTED = tuple(Planted(*fault) for fault in (
     ("rope", "attn_mask=bias)", "attn_mask=bias, scale=math.log(k.shape[2] + 1) / HEAD)", ("logits of attention",)),
     ("rope", "[(k[:, :, :-tokens]", "[(k[:, :, tokens:]", ("keys",)),
     ("learned", "self.layers = [(k[rows], v[rows]) for k, v in self.layers]", "self.layers = [(k, v) for k, v in self.layers]", ("other row",)),
+    # of one layer, across layers and heads; before and outside attention; masks that let something through
+    ("rope", QROT, "places = places + (self.number > 0 and cache is not None and cache.seen > 0); q = rotate(q, places)", ("decode step", "1 too late", "in layer 2 alone")),
+    ("learned", "x = self.add_position(x, places)", "x = self.add_position(x, places); x = x + 0.5 * F.pad(x, (0, 0, 0, 1))[:, 1:]", ("first block", "later tokens")),
+    ("sinusoidal", "x = self.add_position(x, places)", "x = self.add_position(x, places); x = x - x.mean(1, keepdim=True)", ("first block", "later tokens")),
+    ("rope", f"{QROT}\n            {KROT}", ACROSS, ("across heads",)),
+    ("rope", KROT, "k = rotate(k.unflatten(-1, (2, -1)).mT.flatten(-2), places).unflatten(-1, (-1, 2)).mT.flatten(-2)", ("queries rotate neighbouring pairs, keys halves",)),
+    ("rope", f"{QROT}\n            {KROT}", "q, k = (rotate(t.transpose(1, 2), torch.arange(HEADS)[None]).transpose(1, 2) for t in (q, k))", ("no position enters",)),
+    ("rope", MASKED_OUT, "bias = torch.zeros(keep.shape, dtype=x.dtype, device=x.device).masked_fill(~keep, -5.0)", ("all later tokens",)),
+    ("rope", MIXED, "mixed = (q @ k.mT / HEAD**0.5).masked_fill(~keep, -1e-9).softmax(-1) @ v", ("all later tokens",)),
+    ("alibi", DISTANCE, "(torch.arange(k.shape[2])[-new:, None] - torch.arange(k.shape[2])).to(x.device)[None, None]", ("does not take its distances from the positions that are given",)),
+    ("alibi", DISTANCE, "(torch.arange(new)[:, None] - torch.arange(k.shape[2])).abs().to(x.device)[None, None]", ("later chunk", "distances as if it began the text")),
 ))  # fmt: skip
 SEEN_HALF, HELD_BACK = PLANTED[::2], PLANTED[1::2]
 

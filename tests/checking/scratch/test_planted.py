@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checking.scratch.planted import CHECKED, PLANTED, Planted, build, examine
+from tests.checking.scratch.planted import ARANGE, CHECKED, PLANTED, Planted, build, examine
+
+VALUES = "torch.cat([old[0], k], 2), torch.cat([old[1], v], 2)"
 
 # One of each kind, with a check that it fails: a place, the mask's positions, an end, a mask, a cache, a table, a bias.
 FAST = {
@@ -55,11 +57,25 @@ def test_a_sound_model_fails_nothing_and_gets_no_cause(scheme: str, window: int)
 
 
 def test_what_is_no_matter_of_position_gets_no_cause() -> None:
-    """Values lost from the cache, a louder last token, a mean over the text: nothing that is read explains them."""
+    """Values lost, a louder last token, a mean over the text, dropout: nothing that is read explains them."""
     for old, new, check in (
+        ("x = self.add_position(x, places)", "x = F.dropout(self.add_position(x, places), 0.1)", "batch.order"),
+        (VALUES, "torch.cat([old[0], k], 2), torch.cat([old[1], old[1][:, :, -v.shape[2] :]], 2)", "cache.prefix"),
         ("return k, v\n\n    def add_places", "return k, v * (v.shape[2] < 12)\n\n    def add_places", "cache.chunks"),
         ("return self.head(self.norm(x))", "return self.head(self.norm(x)) * (1 + (new == 1))", "cache.steps"),
         ("return self.head(self.norm(x))", "return self.head(self.norm(x + x.mean(1, keepdim=True)))", "causal.prefix"),
     ):
         (outcome,) = examine(build("rope", 0, (old, new)), [check])
         assert (outcome.verdict, outcome.cause) == ("FAIL", "")
+
+
+def test_a_plain_list_for_a_cache_hides_no_cause() -> None:
+    edits = (
+        ("        return Cache()", "        return [Cache()]"),
+        ("cache.crop(tokens)", "cache[0].crop(tokens)"),
+        ("cache.select(rows)", "cache[0].select(rows)"),
+        ("        past = 0 if", "        cache = cache[0] if cache else None\n        past = 0 if"),
+        (ARANGE, "torch.arange(new, device=ids.device)"),
+    )
+    outcomes = examine(build("rope", 0, *edits), ["cache.chunks", "cache.reorder"])
+    assert [o.cause for o in outcomes] == [f"each {n} begins at position 0" for n in ("later chunk", "decode step")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 from collections.abc import Iterator
@@ -31,8 +32,17 @@ _STEPS = 4
 
 @check("length.claimed", "a table shorter than the claim", uses=("texts of the claimed length",))
 def _claimed(subject: Subject) -> Measurement:
-    """The model reads a text as long as it claims."""
-    read, fault = _try_length(subject, _get_limit(subject))
+    """The model reads a text as long as it claims, with another place for every token."""
+    limit = _get_limit(subject)
+    read, fault = _try_length(subject, limit)
+    if fault is None and limit <= _LARGEST and subject.facts.absolute and subject.takes("positions"):
+        count = limit - subject.facts.first - 1
+        ids = subject.tokens(1, 2).repeat(count, 1)
+        places = torch.stack([torch.zeros_like(ids[:, 0]), torch.arange(1, count + 1, device=ids.device)], 1)
+        with contextlib.suppress(Exception):  # it reads such a text, but not such places
+            logits = read_across_gaps(subject.copy_untouched(), ids, places + subject.facts.first)[:, -1:]
+            same = [place for place in range(1, count) if difference(logits[place - 1], logits[-1]) <= TOLERANCE]
+            fault = f"the last place is the same as place {same[0]}" if len(same) > 1 else None
     return Measurement(float(fault is not None), f"{read}: {fault}" if fault else read)
 
 

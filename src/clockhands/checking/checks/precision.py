@@ -196,7 +196,9 @@ def _long(subject: Subject) -> Measurement:
     if length < 4 * _ROW:
         raise Inapplicable(f"the model reads only {length} tokens")
     ids = subject.tokens(1, length - subject.facts.first)
-    exact = subject.logits(ids).float()
+    unclaimed = () if subject.facts.limit else (Exception,)
+    with refusals(f"claims no length (max_length=) and does not read {length} tokens", *unclaimed):
+        exact = subject.logits(ids).float()
     low = subject.copy_model(subject.seed, torch.bfloat16)
     with refusals("does not run in bfloat16", RuntimeError):
         rounded = low.logits(ids).float()

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import CHECKS, TOLERANCE
+from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.fitting import biases
 from clockhands.checking.fitting.compare import centre, find_factor
 from clockhands.checking.fitting.places import Call, Plain, Read, replay, spread
-from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, find_seen
+from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, listen
 from clockhands.checking.fitting.words import (
     Standing,
     describe_places,
@@ -31,6 +32,7 @@ _KINDS = ("rotation", "place", "entry", "seen", "bias", "scale")
 _DROPPED = ("seen", "scale", "bias", "place", "entry", "rotation")
 """The kinds of differences, in the order in which they are said, and in which each is tried to be left out."""
 _TIMES = "those of the whole text"
+_AS_FIRST = "is masked as the first row is"
 
 
 def explain_check(subject: Subject, check: str) -> str:
@@ -42,6 +44,9 @@ def explain_check(subject: Subject, check: str) -> str:
         return ""
     audible = subject.copy_audible(subject.seed, subject.dtype) if subject.redraw else subject.copy_untouched()
     try:
+        twin, ids = audible.copy_untouched(), audible.tokens(1, 8)
+        if difference(twin.logits(ids), twin.logits(ids)) > TOLERANCE:  # what is drawn at random explains anything
+            return ""
         return Case(audible, check).explain()
     except Exception:  # a model may raise anything on a text of one token
         return ""
@@ -52,7 +57,7 @@ class Case:
 
     def __init__(self, subject: Subject, check: str) -> None:
         self.subject, self.law = subject, CHECKS[check]
-        self.entries = find_entries(subject.copy_untouched())[:1]
+        self.entries = find_entries(subject.copy_untouched())
         self.calls: list[Call] = []
 
         def keep(call: Call) -> tuple[Any, Any]:
@@ -64,66 +69,64 @@ class Case:
         self.calls, self.strange = [], False
         """Whether a first state was met that is that of its token at no place: no key is then known by its place."""
         replay(subject, self.law, self.entries, self._listen)
-        self.lost_NN = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
-        """Which tokens, by their rows in the plain text, lack the keys of which."""
+        size = 2 * [len(self.plain.tokens)]
+        self.lost = {
+            key: torch.zeros(size, dtype=torch.bool, device=self.plain.tokens.device) for key in self.plain.layers
+        }
+        """Which tokens of a layer, by their rows in the plain text, lack the keys of which."""
 
     def _listen(self, call: Call) -> tuple[Any, Any]:
         """Read a call while every new token attends to its own key alone, wherever that is in the cache."""
         self.calls.append(call)
 
         def note(key: Key, attention: Attention) -> Tensor:
-            alone = attend_to_itself(attention)
+            alone = attend_to_itself(attention, key in self.plain.sources)
             if key not in self.plain.layers:
                 return alone
-            call.reads[key] = read = self._read(call, key, attention)
+            call.reads[key] = read = self.plain.read(call, key, attention, self.strange)
             columns = torch.arange(call.ids_BT.shape[1], device=alone.device)[call.is_new]
             own = read.column_BJ[:, None] == columns[:, None]
             first = own & (own.long().cumsum(-1) == 1)
             chosen = torch.where(first[:, None], 0.0, torch.finfo(alone.dtype).min).to(alone.dtype)
             return torch.where(own.any(-1)[:, None, :, None], chosen, alone)
 
-        def keep(_: int, state: Tensor) -> None:
-            call.states.append(state)
-            self.strange |= bool(self.plain.describe_state(self.subject.get_module(), call))
+        def keep(index: int, state: Tensor) -> None:
+            if index == 0:
+                call.states.append(state)
+                self.strange |= self.plain.describe_state(self.subject.get_module(), call) is not None
 
         return note, keep
 
-    def _read(self, call: Call, key: Key, attention: Attention) -> Read:
-        """Find the places of queries and keys, and the column of each key.
+    def _describe_state(self, call: Call) -> str:
+        """Say how first states are none of their tokens'; empty where they are theirs, or nothing explains them."""
+        text = self.plain.describe_state(self.subject.get_module(), call)
+        return self._mixing if text == "" else text or ""
 
-        That of the token that should stand there, else of any of the row.
-        """
-        rows, places, new = self.plain.rows(call.ids_BT), call.places_BT, call.is_new
-        queries, keys_BJHK = attention.q_BHSK.transpose(1, 2).flatten(0, 1), attention.k_BHTK.transpose(1, 2)
-        stood_q = self.plain.locate(key, False, queries, rows[:, new].flatten(), places[:, new].flatten())
-        count, total = keys_BJHK.shape[1], rows.shape[1]
-        numbers = torch.arange(count, device=rows.device)
-        right = -1
-        for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
-            begun = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
-            near = places.gather(1, begun)
-            stood = self.plain.locate(
-                key, True, keys_BJHK.flatten(0, 1), rows.gather(1, begun).flatten(), near.flatten()
-            ).view(near.shape)
-            if (hits := int((stood == near).sum())) > right:
-                column, stood_k, right = begun, stood, hits
-        rotation = self.plain.rotations[key][1]
-        for b, j in (stood_k.isnan() | (numbers >= total)).nonzero().tolist():
-            stands = self.plain.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows[b], places[b])
-            known = (~stands.isnan()).nonzero().flatten()
-            if len(known):
-                nearest = known[(stands[known] - places[b, known]).abs().argmin()]
-                column[b, j], stood_k[b, j] = nearest, stands[nearest]
-                continue
-            # At no known place it may still be its token's key if a state is strange, or its place was not read.
-            readable = j >= total or 0 <= int(places[b, j]) < self.plain.length
-            readable |= rotation is not None and rotation.rotates
-            column[b, j] = j if j < total and (self.strange or not readable) else -1
-        seen = find_seen(attention.logits_BHST.double()).any(1)
-        return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
+    @cached_property
+    def _mixing(self) -> str:
+        """That the states that enter the first block depend on other tokens already; empty if they do not."""
+        ids = self.subject.tokens(1, 12)
+
+        def enter(text: Tensor) -> Tensor:
+            states: dict[int, Tensor] = {}
+            twin = self.subject.copy_untouched()
+            listen(twin.get_module(), self.entries, 1, lambda *_: None, states.__setitem__, partial(twin.logits, text))
+            return states[0]
+
+        whole = enter(ids)
+        for words, changed, rest in (("later", -1, slice(-1)), ("earlier", 0, slice(1, None))):
+            other = ids.clone()
+            other[:, changed] = self.subject.other(ids)[:, changed]
+            if float((enter(other) - whole)[:, rest].abs().max()) > 1e-4 * float(whole.abs().max()):
+                return f"enters the first block with something of {words} tokens in it already"
+        return ""
 
     def explain(self) -> str:
         """Return what is different in the calls, if the check passes with that mended; empty otherwise."""
+        if any(map(self._is_derailed, self.calls)):
+            return ""
+        if self.law.name == "positions.matter" and self.plain.is_placeless():
+            return "first states, queries, keys and biases are the same at every place: no position enters"
         words = self._describe()
         kinds = [kind for kind in _KINDS if kind in words]
         if not kinds or self.first.expected:
@@ -139,40 +142,56 @@ class Case:
                 kinds.remove(kind)
         return "; ".join(words[kind] for kind in kinds)
 
+    def _is_derailed(self, call: Call) -> bool:
+        """Whether a token that attends to itself alone leaves one layer as it should not: a value, or what is no place.
+
+        Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
+        """
+        columns, known = torch.arange(call.ids_BT.shape[1])[call.is_new].to(call.ids_BT.device), []
+        for read in call.reads.values():
+            own = (read.column_BJ[:, None] == columns[:, None]).any(-1)
+            known.append(bool((own | ~read.stood_q_BS.isnan())[call.real_BT[:, call.is_new]].all()))
+        return bool(known) and known[0] and not all(known)
+
     def _describe(self) -> dict[str, str]:
         """Return what differs, by kind, in words."""
-        places: dict[tuple[str, str], list[Standing]] = defaultdict(list)
-        seen: dict[str, list[str]] = defaultdict(list)
+        places: dict[tuple[str, str], list[tuple[str, bool, Standing]]] = defaultdict(list)
+        seen: dict[str, list[tuple[Call, Read]]] = defaultdict(list)
         rest: dict[tuple[str, str], list[str]] = defaultdict(list)
+        numbers = {key: f"in layer {number}" for number, key in enumerate(self.plain.layers, 1)}
         for call in self.calls:
             name = self._name(call)
-            if strange := self.plain.describe_state(self.subject.get_module(), call):
+            if strange := self._describe_state(call):
                 rest["entry", name].append(strange)
             for key, read in call.reads.items():
                 for what, standing in self._place(call, key, read):
                     if len(standing["meant"]):
-                        places[name, what].append(standing)
-                seen[name] += self._describe_seen(call, read)
-                for kind, words in self._describe_logits(call, read):
-                    rest[kind, name].append(words)
+                        places[name, what].append((numbers[key], call.undone, standing))
+                seen[name].append((call, read))
+                for kind, text in self._describe_logits(call, read):
+                    rest[kind, name].append(text)
         texts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for (name, what), parts in places.items():
-            known = set.intersection(*(set(part) for part in parts))
-            if text := describe_places({label: torch.cat([part[label] for part in parts]) for label in known}):
+            if text := _describe_parts(parts):
                 texts["place"][f"{what} {text}".lstrip()].append(name)
-        for name, sentences in seen.items():
-            if sentences:
+        for name, reads in seen.items():
+            said = [phrases for call, read in reads if (phrases := self._describe_seen(call, read))]
+            if [_AS_FIRST] in said and any(phrases != [_AS_FIRST] for phrases in said):  # so by chance, in one of them
+                said = [self._describe_seen(call, read, as_first=False) for call, read in reads]
+            if sentences := [text for phrases in said for text in phrases]:
                 texts["seen"][join(sentences)].append(name)
         for (kind, name), sentences in rest.items():
             text = max(dict.fromkeys(sentences), key=sentences.count)
             if len({words for words in sentences if words.endswith(_TIMES)}) > 1:
                 text = "has ALiBi's slopes that follow the length of the text"
             texts[kind][text].append(name)
-        said = {kind: " and ".join(map(_name_calls, by.values(), by)) for kind, by in texts.items()}
+        words = {kind: " and ".join(map(_name_calls, by.values(), by)) for kind, by in texts.items()}
         for rotations in self.plain.rotations.values():
             if text := describe_rotations(*rotations):
-                said["rotation"] = text
-        return said
+                words["rotation"] = text
+        if self.plain.across:
+            words["rotation"] = "queries and keys are rotated across heads, before they are split into these"
+        return words
 
     def _name(self, call: Call) -> str:
         """Name a call as what is read in it."""
@@ -237,9 +256,10 @@ class Case:
         at = read.column_BJ.clamp(min=0)
         was, now = then.gather(1, at), read.stood_k_BJ
         old = (read.column_BJ >= 0) & call.real_BT.gather(1, at) & ~(was.isnan() | now.isnan())
-        yield "with the keys of its cache", {"meant": was[old], "stood": now[old]}
+        again = call.places_BT.gather(1, at)
+        yield "with the keys of its cache", {"meant": was[old], "stood": now[old], "again": again[old]}
 
-    def _describe_seen(self, call: Call, read: Read) -> list[str]:
+    def _describe_seen(self, call: Call, read: Read, as_first: bool = True) -> list[str]:
         """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""
         total, new = call.ids_BT.shape[1], call.is_new
         slots = torch.nn.functional.one_hot(read.column_BJ + 1, total + 1)[..., 1:]
@@ -252,14 +272,23 @@ class Case:
             return ["has its keys in another order than they were read"]
         first = meant[:1].expand_as(meant)
         keyed = real & first.any(-1)  # a query without any key may be shown all
-        if len(meant) > 1 and torch.equal((counts > 0)[keyed], first[keyed]) and bool((meant != first)[keyed].any()):
-            return ["is masked as the first row is"]
+        if (
+            as_first
+            and len(meant) > 1
+            and torch.equal((counts > 0)[keyed], first[keyed])
+            and bool((meant != first)[keyed].any())
+        ):
+            return [_AS_FIRST]
         b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
         rows = self.plain.rows(call.ids_BT)
-        self.lost_NN[rows[b, call.past + s], rows[b, t]] = True
+        self.lost[read.key][rows[b, call.past + s], rows[b, t]] = True
         kept, origin = call.real_BT[:, None].expand_as(meant)[real], self._find_origin(call, read)
         documents = self.law.name.startswith("packing.")
-        return describe_seen(counts[real], meant[real], own[real], kept, documents, most(orphans), origin)
+        said = describe_seen(counts[real], meant[real], own[real], kept, documents, most(orphans), origin)
+        begun = call.real_BT[:, None] & (torch.arange(total, device=own.device) <= own[..., None] - call.past)
+        if call.past and said and torch.equal((counts > 0)[real], begun[real]):
+            return [f"{said[0]}: it is masked as if it began the text"]
+        return said
 
     def _find_origin(self, call: Call, read: Read) -> str:
         """Say whose the first key is that is none of its text's."""
@@ -288,18 +317,40 @@ class Case:
 
     def _describe_logits(self, call: Call, read: Read) -> Iterator[tuple[str, str]]:
         """Say how a scale or a bias is another than in a plain text."""
-        b = int(call.real_BT.sum(1).argmax())
         want, known = self._find_bias(call, read)
-        shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.is_new][:, None]
         products, added = self._split(read.key, read.attention)
-        mine, wanted = torch.where(shown, added[b], 0.0), torch.where(shown, want[b], 0.0)
-        if not biases.differ(mine, wanted, shown):
+        for b in call.real_BT.sum(1).argsort(descending=True).tolist():
+            shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.is_new][:, None]
+            mine, wanted = torch.where(shown, added[b], 0.0), torch.where(shown, want[b], 0.0)
+            if biases.differ(mine, wanted, shown):
+                break
+        else:
             return
         left, right = centre(mine - wanted, shown), centre(products[b], shown)
         if find_factor(left, right, max(1.0, float(right.abs().max())), 2e-3) is not None:
             yield "scale", "has logits of attention of another scale, which follows the length"
-        elif text := biases.describe_bias(mine, wanted, shown):
+            return
+        distances, text = self._name_distances(call, read, mine, shown, b), biases.describe_bias(mine, wanted, shown)
+        # Of one query, or slopes, what is the bias of other distances may be another bias as well.
+        if text := (distances or text) if call.explicit else (text or distances):
             yield "bias", text.replace("the reference's", _TIMES)
+
+    def _name_distances(self, call: Call, read: Read, mine: Tensor, shown: Tensor, b: int) -> str:
+        """Say which other distances give a bias the one that was added; empty if none that was tried does."""
+        by_distance = self.plain.layers[read.key].bias_HST[:, :, 0]
+        columns = torch.arange(call.ids_BT.shape[1], device=shown.device)
+        new, keys = columns[call.is_new], read.column_BJ[b].clamp(min=0)
+        counted = "does not take its distances from the positions that are given"
+        tried = [(counted if call.explicit else "counts what is masked in its distances", new)]
+        if call.past:
+            tried.append(("measures its distances as if it began the text", new - call.past))
+        for words, queries in tried:
+            ahead = keys[None] - queries[:, None]
+            for back in (-ahead, ahead.abs()):  # of a key ahead of its query the bias is that of 0, or of as far behind
+                wanted = by_distance[:, back.clamp(0, by_distance.shape[1] - 1)]
+                if not biases.differ(mine, torch.where(shown, wanted, 0.0), shown):
+                    return words
+        return ""
 
     def _split(self, key: Key, attention: Attention) -> tuple[Tensor, Tensor]:
         """Return the products of queries and keys at the scale of a plain text, and what the logits are beyond them."""
@@ -326,8 +377,11 @@ class Case:
             def logits(key: Key, attention: Attention) -> Tensor | None:
                 return self._mend(call, reads[key], attention, kinds) if key in reads else None
 
-            def state(_: int, seen: Tensor) -> Tensor | None:
-                return self._mend_state(call, seen) if kinds & {"place", "entry"} else None
+            def state(index: int, seen: Tensor) -> Tensor | None:
+                if index == 0:
+                    return self._mend_state(call, seen) if kinds & {"place", "entry"} else None
+                source = self.plain.source_1SD if "entry" in kinds else None
+                return None if source is None or source.shape[1:] != seen.shape[1:] else source.expand_as(seen)
 
             return logits, state
 
@@ -358,10 +412,13 @@ class Case:
             right = queries if queries.count else keys
             clean = replace(right, second_SC=right.first_SC)
             undo_q, undo_k = (
-                clean.matrices_at(places) @ torch.linalg.inv(rotation.matrices_at(places))
+                clean.matrices(places) @ torch.linalg.inv(rotation.matrices(places))
                 for rotation, places in ((queries, want_q), (keys, want_k))
             )
             q, k = (torch.einsum("bsij,bhsj->bhsi", undo, x) for undo, x in ((undo_q, q), (undo_k, k)))
+        if "rotation" in kinds and read.key in self.plain.across:
+            turns = zip(self.plain.across[read.key], (want_q, want_k), (q, k), strict=True)
+            q, k = (_rotate_back(x, across.matrices(places)) for across, places, x in turns)
         want, inside = self._find_bias(call, read)
         _, added = self._split(read.key, attention)
         if "scale" in kinds or "bias" in kinds:
@@ -373,10 +430,34 @@ class Case:
             allowed = meant & (read.column_BJ >= 0)[:, None] & ~twice[:, None]
             added = torch.where((allowed & ~read.seen_BSJ)[:, None], want, added)
             rows = self.plain.rows(call.ids_BT)
-            allowed = allowed & ~self.lost_NN[rows[:, new][..., None], rows.gather(1, at)[:, None]]
+            allowed = allowed & ~self.lost[read.key][rows[:, new][..., None], rows.gather(1, at)[:, None]]
         logits = (self.plain.layers[read.key].scale * (q @ k.mT) + added).to(attention.logits_BHST.dtype)
         logits = logits.masked_fill(~allowed[:, None], torch.finfo(logits.dtype).min)
         return torch.where(call.real_BT[:, new][:, None, :, None], logits, attention.logits_BHST)
+
+
+def _rotate_back(x_BHSK: Tensor, maps: Tensor) -> Tensor:
+    """Undo maps [B, S, H * K, H * K] that were made before vectors were split into heads."""
+    joined = torch.einsum("bsij,bsj->bsi", torch.linalg.inv(maps), x_BHSK.transpose(1, 2).flatten(2))
+    return joined.unflatten(2, (x_BHSK.shape[1], -1)).transpose(1, 2)
+
+
+def _describe_parts(parts: Sequence[tuple[str, bool, Standing]]) -> str:
+    """Say where tokens stand, by their layer and whether tokens were taken back before; and where alone they do so."""
+
+    def describe(chosen: Sequence[tuple[str, bool, Standing]]) -> str:
+        known = set.intersection(*(set(part) for *_, part in chosen))
+        return describe_places({label: torch.cat([part[label] for *_, part in chosen]) for label in known})
+
+    layers = list(dict.fromkeys(layer for layer, *_ in parts))
+    by_layer = {layer: describe([part for part in parts if part[0] == layer]) for layer in layers}
+    wrong = [layer for layer in layers if by_layer[layer]]
+    if len({by_layer[layer] for layer in wrong}) == 1 and len(wrong) < len(layers):
+        return f"{by_layer[wrong[0]]} {' and '.join(wrong)} alone"
+    after = [part for part in parts if part[1]]
+    if after and len(after) < len(parts) and not describe([part for part in parts if not part[1]]):
+        return f"{text} once tokens were taken back" if (text := describe(after)) else ""
+    return describe(parts)
 
 
 def _name_calls(names: Sequence[str], text: str) -> str:

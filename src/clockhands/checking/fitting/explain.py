@@ -87,37 +87,38 @@ class Pair:
         self.mine, self.wanted = ([*reading.measure().values()] for reading in readings)
 
     def find_clues(self) -> list[_Clue]:
-        """Join what is said of several layers alike; none where both do not compute as many attentions, of one size."""
-        shapes = [[(x.q_BHSK.shape, x.k_BHTK.shape) for x in layers] for layers in (self.mine, self.wanted)]
-        said: dict[tuple[str, str], list[Difference]] = defaultdict(list)
-        for item in self._find_differences() if shapes[0] == shapes[1] else ():
-            said[item.kind, item.words].append(item)
-        return [
-            (self._name_places(kind, [x.place for x in same]) + words, same) for (kind, words), same in said.items()
-        ]
+        """Return what differs and has a description, of several layers alike at once; what has none is left out.
 
-    def _find_differences(self) -> Iterator[Difference]:
-        """Yield what differs and has a description; what has none is left out, and so stays unexplained."""
+        None where both do not compute as many attentions, of one size.
+        """
+        if len(self.mine) != len(self.wanted) or any(
+            x.q_BHSK.shape != y.q_BHSK.shape or x.k_BHTK.shape != y.k_BHTK.shape
+            for x, y in zip(self.mine, self.wanted, strict=True)
+        ):
+            return []
+        differences = []
         if len(self.entries[0]) == len(self.entries[1]):
             for index, (state, other) in enumerate(zip(*self.states, strict=True)):
-                for words in describe_entry(state, other):
-                    yield Difference(index, "entry", words)
+                differences += [Difference(index, "entry", words) for words in describe_entry(state, other)]
         reference = self.theirs.get_module()
         tables = (part.num_embeddings for part in reference.modules() if isinstance(part, nn.Embedding))
         sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket
         settings = read_settings(reference)
         for index, (ours, theirs) in enumerate(zip(self.mine, self.wanted, strict=True)):
-            yield from _compare_angles(index, ours, theirs, settings)
-            if ours.exact and theirs.exact:
-                yield from _compare_logits(index, ours, theirs, sizes)
+            differences += [
+                *_compare_angles(index, ours, theirs, settings),
+                *_compare_logits(index, ours, theirs, sizes),
+            ]
+        said: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+        for item in differences:
+            said[item.kind, item.words].append(item)
+        return [
+            (self._name_places(kind, [x.place for x in same]) + words, same) for (kind, words), same in said.items()
+        ]
 
     def undo(self, ids: Tensor, undone: Sequence[Difference]) -> Tensor:
         """Return our logits of a text with these differences undone."""
         entries = {item.place for item in undone if item.kind == "entry"}
-        by_layer: dict[int, list[Difference]] = defaultdict(list)
-        for item in undone:
-            if item.kind != "entry":
-                by_layer[item.place].append(item)
         states: dict[int, Tensor] = {}
         if entries:
             run = partial(self.theirs.logits, ids)
@@ -126,7 +127,21 @@ class Pair:
 
         def change(key: Key, attention: Attention) -> Tensor | None:
             index = numbers.setdefault(key, len(numbers))
-            return self._rebuild(index, attention, by_layer[index]) if index in by_layer else None
+            items = [item for item in undone if item.kind != "entry" and item.place == index]
+            if not items:
+                return None
+            mine, wanted, kinds = self.mine[index], self.wanted[index], {item.kind for item in items}
+            q, k, scale = attention.q_BHSK.double(), attention.k_BHTK.double(), mine.scale
+            length, keys = q.shape[2], k.shape[2]
+            for item in items:
+                scale /= item.gain
+                if item.rotations is not None:
+                    q = torch.einsum("sij,bhsj->bhsi", item.rotations[0][:length], q)
+                    k = torch.einsum("sij,bhsj->bhsi", item.rotations[1][:keys], k)
+            bias = (wanted if "bias" in kinds else mine).bias_HST[:, :length, :keys]
+            allowed = (wanted if "mask" in kinds else mine).allowed_ST[:length, :keys]
+            logits = (scale * (q @ k.mT) + bias).to(attention.logits_BHST.dtype)
+            return logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
 
         def enter(entry: int, _: Tensor) -> Tensor | None:
             return states[entry] if entry in entries else None
@@ -134,21 +149,6 @@ class Pair:
         run = partial(self.ours.logits, ids)
         answer: Tensor = listen(self.ours.get_module(), self.entries[0], len(ids), change, enter, run)
         return answer
-
-    def _rebuild(self, index: int, attention: Attention, undone: list[Difference]) -> Tensor:
-        mine, wanted = self.mine[index], self.wanted[index]
-        kinds = {item.kind for item in undone}
-        q, k, scale = attention.q_BHSK.double(), attention.k_BHTK.double(), mine.scale
-        length, keys = q.shape[2], k.shape[2]
-        for item in undone:
-            scale /= item.gain
-            if item.rotations is not None:
-                q = torch.einsum("sij,bhsj->bhsi", item.rotations[0][:length], q)
-                k = torch.einsum("sij,bhsj->bhsi", item.rotations[1][:keys], k)
-        bias = (wanted if "bias" in kinds else mine).bias_HST[:, :length, :keys]
-        allowed = (wanted if "mask" in kinds else mine).allowed_ST[:length, :keys]
-        logits = (scale * (q @ k.mT) + bias).to(attention.logits_BHST.dtype)
-        return logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
 
     def _name_places(self, kind: str, places: list[int]) -> str:
         """Return ``layer 1`` and its like, with the side of an encoder-decoder; "the model" for all layers."""
@@ -201,7 +201,9 @@ def _compare_angles(index: int, ours: Layer, theirs: Layer, settings: Settings) 
 
 
 def _compare_logits(index: int, ours: Layer, theirs: Layer, sizes: frozenset[int]) -> Iterator[Difference]:
-    """Yield differences of the scale, the bias and the mask."""
+    """Yield differences of the scale, the bias and the mask, where both are known."""
+    if not (ours.exact and theirs.exact):
+        return
     queries, keys = (  # how many times as long vectors are, whichever way they point
         find_ratio(mine.norm(dim=-1), wanted.norm(dim=-1), 2e-3)
         for mine, wanted in ((ours.q_BHSK, theirs.q_BHSK), (ours.k_BHTK, theirs.k_BHTK))
@@ -228,10 +230,14 @@ def _compare_logits(index: int, ours: Layer, theirs: Layer, sizes: frozenset[int
 
 def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:
     """Yield what differs as sentences about the model; nothing if either is no band along the diagonal."""
-    mine, wanted = _fit_band(ours_ST), _fit_band(theirs_ST)
-    if mine is None or wanted is None:
-        return
-    (back, ahead), (wanted_back, wanted_ahead) = mine, wanted
+    bands: list[tuple[int | None, int | None]] = []  # how far back and ahead; None: as far as there are tokens
+    for allowed in (ours_ST, theirs_ST):
+        at, (length, keys) = make_distances(allowed), allowed.shape
+        low, high = (int(at[allowed].min()), int(at[allowed].max())) if allowed.any() else (1, 0)
+        if not torch.equal(allowed, (at >= low) & (at <= high)) or low > high:
+            return
+        bands.append((None if -low >= length - 1 else -low, None if high >= keys - 1 else high))
+    (back, ahead), (wanted_back, wanted_ahead) = bands
     if ahead != wanted_ahead:
         if ahead is None:
             yield "lets every token see all later ones"
@@ -246,14 +252,3 @@ def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:
     elif back != wanted_back and back is not None:
         rest = ", the reference none" if wanted_back is None else f", not {wanted_back + 1}"
         yield f"has a window of {back + 1}{rest}"
-
-
-def _fit_band(allowed_ST: Tensor) -> tuple[int | None, int | None] | None:
-    """Return how far back and ahead each token sees (None: as far as there are tokens); None if it is no band."""
-    if not allowed_ST.any():
-        return None
-    at, (length, keys) = make_distances(allowed_ST), allowed_ST.shape
-    back, ahead = -int(at[allowed_ST].min()), int(at[allowed_ST].max())
-    if not torch.equal(allowed_ST, (at >= -back) & (at <= ahead)):
-        return None
-    return (None if back >= length - 1 else back), (None if ahead >= keys - 1 else ahead)

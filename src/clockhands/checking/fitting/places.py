@@ -12,8 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Check, Measurement
+from clockhands.checking.fitting.biases import differ
 from clockhands.checking.fitting.compare import find_factor, is_near, wrap
-from clockhands.checking.fitting.reading import ChangeLogits, ChangeState, Key, Layer, Reading, listen, read
+from clockhands.checking.fitting.reading import (
+    ChangeLogits,
+    ChangeState,
+    Key,
+    Layer,
+    Reading,
+    find_seen,
+    listen,
+    read,
+    reads_source,
+)
 from clockhands.checking.fitting.rotation import Rotation, fit_rotation
 from clockhands.checking.fitting.words import name_scale
 from clockhands.checking.models.subject import Subject
@@ -45,8 +56,10 @@ class Call:
     """One call, with the columns that are in the cache already. Shapes: B rows, S new tokens, T columns in all.
 
     ``places_BT`` is where each token is meant to stand, ``real_BT`` false for pads, ``kept_BST`` which keys each new
-    token is meant to see as far as the arguments say. ``explicit``: positions came as an argument. ``states`` has the
-    state [B, S, D] that entered the first block, and ``reads`` the attentions, once the call was listened to.
+    token is meant to see as far as the arguments say. ``explicit``: positions came as an argument. ``undone``: tokens
+    were taken back from the cache before; ``replaced`` has the ids and places of its rows before they were reordered.
+    ``states`` has the state [B, S, D] that entered the first block, and
+    ``reads`` the attentions, once the call was listened to.
     """
 
     ids_BT: Tensor
@@ -56,6 +69,8 @@ class Call:
     new: int
     explicit: bool
     cached: bool
+    undone: bool
+    replaced: tuple[Tensor, Tensor] | None
     states: list[Tensor] = field(default_factory=list)
     reads: dict[Key, Read] = field(default_factory=dict)
 
@@ -96,12 +111,22 @@ def replay(
 
         def outer(cache: Any, by: Any) -> None:
             inner(cache, by)
-            vars(cache)["read_before"] = tuple(change(part, by) for part in vars(cache)["read_before"])
+            before = vars(cache)["read_before"]
+            vars(cache)["read_before"] = tuple(change(part, by) for part in before)
+            vars(cache)["changed"] = name, before[:2]
 
         if inner is not None:
             setattr(adapter, name, outer)
 
+    def make_cache() -> Any:
+        """Return a cache on which something can be noted, which a plain list or dict is not."""
+        cache = make()
+        return cache if hasattr(cache, "__dict__") else type("Cache", (type(cache),), {})(cache)
+
     adapter.logits = logits
+    make: Any = getattr(adapter, "new_cache", None)
+    if make is not None:
+        adapter.new_cache = make_cache
     follow("roll_back", lambda part, tokens: part[:, :-tokens])
     follow("reorder", lambda part, rows: part[rows])
     return law.measure(twin)
@@ -133,35 +158,95 @@ def _understand(
     elif packs:
         document = (places.diff(prepend=places[:, :1]) < 0).cumsum(1)
         kept &= document[:, -new:, None] == document[:, None]
-    return Call(ids, places, real, kept, new, positions is not None, cache is not None)
+    change, rows = vars(cache).get("changed", ("", None)) if cache is not None else ("", None)
+    replaced = rows if change == "reorder" else None
+    return Call(ids, places, real, kept, new, positions is not None, cache is not None, change == "roll_back", replaced)
 
 
 class Plain:
     """A model read over rows of one token each, every token of ``tokens`` at the places 0 to P - 1.
 
     ``layers`` are its attentions, and ``rotations`` how their queries and their keys rotate, None where they do
-    something else; ``entry_NPD`` are the first states.
+    something else, or rotate ``across`` their heads; ``entry_NPD`` are the first states. ``sources`` are the attentions
+    to a source that stays, and ``source_1SD`` its first states.
     """
 
     def __init__(self, subject: Subject, entries: tuple[str, ...], tokens: Tensor) -> None:
         self.tokens = tokens.unique()
         self.length = min(_LENGTH, (subject.facts.limit or _LENGTH) - subject.facts.first)
 
-        def read_rows(tokens: Tensor) -> Reading:
-            return read(subject.copy_untouched(), entries, tokens[:, None].repeat(1, self.length), Subject.logits)
+        def read_rows(tokens: Tensor, sources: set[Key] | None = None) -> Reading:
+            ids = tokens[:, None].repeat(1, self.length)
+            return read(subject.copy_untouched(), entries, ids, Subject.logits, sources)
 
-        every, last = read_rows(self.tokens), read_rows(self.tokens[-1:])
+        every = read_rows(self.tokens)
+        self.sources = {key for key, attention in every.attentions.items() if reads_source(attention)}
+        last = read_rows(self.tokens[-1:], self.sources)
         alone = list(zip((state[-1:] for state in every.states), last.states, strict=True))
         alone += [(every.attentions[key].k_BHTK[-1:], item.k_BHTK) for key, item in last.attentions.items()]
         if any(float((a - b).abs().max()) > _NEAR * float(b.abs().max()) for a, b in alone):  # the row matters
-            every = Reading.join([read_rows(token) for token in self.tokens[:, None]])
+            every = Reading.join([read_rows(token, self.sources) for token in self.tokens[:, None]])
         self.entry_NPD = every.states[0] if every.states else None
+        self.source_1SD = every.states[1][:1] if len(every.states) > 1 else None
         self.layers: dict[Key, Layer] = {}
         self.rotations: dict[Key, tuple[Rotation | None, Rotation | None]] = {}
+        self.across: dict[Key, tuple[Rotation, Rotation]] = {}
         for key, layer in every.measure().items():
             if layer.exact and layer.is_of_text and layer.allowed_ST.shape == (self.length, self.length):
                 self.layers[key] = layer
                 self.rotations[key] = _fit_steady(layer.q_BHSK), _fit_steady(layer.k_BHTK)
+                if self.rotations[key] == (None, None):
+                    heads = [x.transpose(1, 2).flatten(2)[:, None] for x in (layer.q_BHSK, layer.k_BHTK)]
+                    queries, keys = map(_fit_steady, heads)
+                    if queries is not None and keys is not None:
+                        self.across[key] = queries, keys
+
+    def read(self, call: Call, key: Key, attention: Attention, strange: bool) -> Read:
+        """Find the places of queries and keys, and the column of each key: its own, else that of any token of the row.
+
+        ``strange``: first states were met that are at no place.
+        """
+        rows, places, new = self.rows(call.ids_BT), call.places_BT, call.is_new
+        queries, keys_BJHK = attention.q_BHSK.transpose(1, 2).flatten(0, 1), attention.k_BHTK.transpose(1, 2)
+        stood_q = self.locate(key, False, queries, rows[:, new].flatten(), places[:, new].flatten())
+        count, total = keys_BJHK.shape[1], rows.shape[1]
+        numbers = torch.arange(count, device=rows.device)
+        right = -1
+        for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
+            begun = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
+            near, own = places.gather(1, begun), rows.gather(1, begun).flatten()
+            stood = self.locate(key, True, keys_BJHK.flatten(0, 1), own, near.flatten()).view(near.shape)
+            if (hits := int((stood == near).sum())) > right:
+                column, stood_k, right = begun, stood, hits
+        stale = torch.zeros_like(column, dtype=torch.bool)
+        if call.replaced is not None and count >= (old := call.replaced[0].shape[1]):
+            now, then = keys_BJHK[:, :old].flatten(0, 1), (self.rows(call.replaced[0]), call.replaced[1])
+            stands = self.locate(key, True, now, *(part.flatten() for part in then)).view(len(rows), old)
+            stale[:, :old] = (~stands.isnan()).all(1, keepdim=True) & stood_k[:, :old].isnan().any(1, keepdim=True)
+        column[stale], stood_k[stale] = -1, torch.nan
+        rotation = self.rotations[key][1]
+        for b, j in ((stood_k.isnan() & ~stale) | (numbers >= total)).nonzero().tolist():
+            stands = self.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows[b], places[b])
+            known = (~stands.isnan()).nonzero().flatten()
+            if len(known):
+                nearest = known[(stands[known] - places[b, known]).abs().argmin()]
+                column[b, j], stood_k[b, j] = nearest, stands[nearest]
+                continue
+            # At no known place it may still be its token's key if a state is strange, or its place was not read.
+            readable = j >= total or 0 <= int(places[b, j]) < self.length
+            readable |= rotation is not None and rotation.rotates
+            column[b, j] = j if j < total and (strange or not readable or not call.real_BT[b, j]) else -1
+        seen = find_seen(attention.logits_BHST.double()).any(1)
+        return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
+
+    def is_placeless(self) -> bool:
+        """Whether a token's state, its queries and keys, and every bias are the same at each place."""
+        table = self.entry_NPD
+        still = table is not None and spread(table, 1) <= 1e-4 * float(table.abs().max())
+        sides = [side for pair in self.rotations.values() for side in pair]
+        layers = self.layers.values()
+        flat = not any(differ(x.bias_HST, torch.zeros_like(x.bias_HST), x.allowed_ST) for x in layers)
+        return still and flat and bool(sides) and all(side is not None and not side.count for side in sides)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Return the row of each token; -1 for one that was not read."""
@@ -182,17 +267,17 @@ class Plain:
             return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
         return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
 
-    def describe_state(self, module: nn.Module, call: Call) -> str:
-        """Say how first states differ where they are those of their tokens at no place; empty if none is."""
+    def describe_state(self, module: nn.Module, call: Call) -> str | None:
+        """Say how first states differ where they are those of their tokens at no place; None if none is."""
         table = self.entry_NPD
         if not call.states or table is None:
-            return ""
+            return None
         rows = self.rows(call.ids_BT[:, call.is_new])
         meant = call.places_BT[:, call.is_new].clamp(min=0, max=self.length - 1)
         strange = self.locate_states(call).isnan() & call.real_BT[:, call.is_new]
         gap, size = call.states[0].double() - table[rows, meant].double(), float(table.abs().max())
         if not strange.any():
-            return ""
+            return None
         if len(gap) > 1 and not call.past and spread(gap, 1) < 1e-3 * size < spread(gap, 0):
             return "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
         # First states are what an embedding gives to tokens, and vectors of position.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -103,36 +103,49 @@ def listen(
         return run()
 
 
-def read(subject: Subject, entries: Iterable[str], ids: Tensor, run: Callable[[Subject, Tensor], Any]) -> Reading:
+def read(
+    subject: Subject,
+    entries: Iterable[str],
+    ids: Tensor,
+    run: Callable[[Subject, Tensor], Any],
+    sources: Collection[Key] | None = None,
+) -> Reading:
     """Read ``run(subject, ids)`` of rows of one token each, in which every token attends to itself.
 
-    Raises whatever the model raises.
+    ``sources`` are the attentions to a source that stays, by default those that look so. Raises whatever the model
+    raises.
     """
     heard: dict[Key, Attention] = {}
     states: dict[int, Tensor] = {}
 
     def note(key: Key, attention: Attention) -> Tensor:
         heard[key] = attention
-        return attend_to_itself(attention)
+        return attend_to_itself(attention, None if sources is None else key in sources)
 
     listen(subject.get_module(), entries, len(ids), note, states.__setitem__, partial(run, subject, ids))
     return Reading(heard, tuple(states[entry] for entry in sorted(states)))
 
 
-def attend_to_itself(attention: Attention) -> Tensor:
-    """Return logits by which every token attends to itself alone, or to the first of a source that stays.
+def attend_to_itself(attention: Attention, source: bool | None = None) -> Tensor:
+    """Return logits by which every token attends to itself alone, or to the first of a ``source`` that stays.
 
-    States then depend on the token and its place alone, and not on any mistake of an earlier layer.
+    States then depend on the token and its place alone, and not on any mistake of an earlier layer. By default a source
+    is told by its keys, which are the same in all rows though the queries are not.
     """
     logits = attention.logits_BHST
     queries, keys = logits.shape[-2:]
     places = torch.arange(queries, device=logits.device)
     chosen = (places + max(keys - queries, 0)) % keys
-    if len(logits) > 1 and _is_one_text(attention.k_BHTK) and not _is_one_text(attention.q_BHSK):
+    if reads_source(attention) if source is None else source:
         chosen = torch.zeros_like(chosen)
     alone = torch.full_like(logits[:1, :1], torch.finfo(logits.dtype).min)
     alone[..., places, chosen] = 0
     return alone.expand(logits.shape)
+
+
+def reads_source(attention: Attention) -> bool:
+    """Whether keys are those of one text in all rows, and queries are not."""
+    return len(attention.q_BHSK) > 1 and _is_one_text(attention.k_BHTK) and not _is_one_text(attention.q_BHSK)
 
 
 def _is_one_text(x_BHSK: Tensor) -> bool:
@@ -178,7 +191,9 @@ def _split(attention: Attention, known: float | None = None) -> Layer:
     """Split logits into a scale (which may be known) times products, and a bias that all rows share."""
     q, k, logits = (x.double() for x in (attention.q_BHSK, attention.k_BHTK, attention.logits_BHST))
     products = q @ k.mT
-    allowed = find_seen(logits)
+    # One number for every token and head is what a mask put there, however much of it a softmax lets through.
+    constant, moving = ((x - x[:1, :1]).abs().amax((0, 1)) for x in (logits, products))
+    allowed = find_seen(logits) & ~((constant < 1e-9) & (moving > 1e-6))
     shared = allowed.all(0)
     moved, answered = (x[:, shared] - x[:, shared].mean(0) for x in (products, torch.where(allowed, logits, 0.0)))
     size = float((moved * moved).sum())

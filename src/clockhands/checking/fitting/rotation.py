@@ -7,7 +7,7 @@ channel with one partner, so that the map is two numbers for each channel and po
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from clockhands.checking.fitting.compare import find_factor, wrap
 
 Layout = Literal["halves", "pairs"]
-CHANNEL_LAYOUTS: tuple[Layout, ...] = ("halves", "pairs")
+LAYOUT_WORDS: dict[Layout, str] = {"halves": "halves", "pairs": "neighbouring pairs"}
 _TOLERANCE = 1e-3
 
 
@@ -67,28 +67,23 @@ class Rotation:
         """Whether every angle since position 0 is that of its position, at one speed for each pair."""
         return self.is_rotation and same_angles(self.rotated_SC, multiply_by_place(speeds_C, len(self.first_SC)))
 
-    def matrices(self) -> Tensor:
-        """Return the linear map of each position, [S, width, width]."""
-        maps = torch.eye(self.width, dtype=torch.float64, device=self.first_SC.device).repeat(len(self.first_SC), 1, 1)
+    def matrices(self, places: Tensor | None = None) -> Tensor:
+        """Return the linear map of each place, [..., width, width]: by default of those that were read, [S]."""
+        angles = [self.first_SC, self.second_SC]
+        if places is not None:
+            for side, part in enumerate(angles):
+                speeds = fit_speeds(part)
+                # Far out, at place 40,000, what is read is too coarse: powers of a base are then taken as such.
+                base = find_base(speeds.abs(), multiply_by_place(speeds.abs(), 8))
+                speeds = speeds if base is None else speeds.sign() * base ** -_exponents(speeds)
+                angles[side] = part[:1] + places.double()[..., None] * speeds
+        shape = angles[0].shape[:-1]
+        maps = torch.eye(self.width, dtype=torch.float64, device=angles[0].device).repeat(*shape, 1, 1)
         if self.count:
             a, b = self.channels
-            maps[:, a, a] = self.first_SC.cos() * self.amplitude_C
-            maps[:, a, b] = -self.first_SC.sin() * self.amplitude_C
-            maps[:, b, b] = self.second_SC.cos() * self.amplitude_C
-            maps[:, b, a] = self.second_SC.sin() * self.amplitude_C
+            maps[..., a, a], maps[..., a, b] = angles[0].cos() * self.amplitude_C, -angles[0].sin() * self.amplitude_C
+            maps[..., b, b], maps[..., b, a] = angles[1].cos() * self.amplitude_C, angles[1].sin() * self.amplitude_C
         return maps * self.gain
-
-    def matrices_at(self, places: Tensor) -> Tensor:
-        """Return the linear map of each place, [..., width, width], also of places beyond those that were read."""
-        flat, sides = places.flatten().double()[:, None], []
-        for part in (self.first_SC, self.second_SC):
-            speeds = fit_speeds(part)
-            # Far out, at place 40,000, what is read is too coarse: speeds that are powers of a base are taken as such.
-            base = find_base(speeds.abs(), multiply_by_place(speeds.abs(), 8))
-            if base is not None:
-                speeds = speeds.sign() * base ** -_exponents(speeds)
-            sides.append(part[:1] + flat * speeds)
-        return replace(self, first_SC=sides[0], second_SC=sides[1]).matrices().unflatten(0, places.shape)
 
     def move(self, x_BHSK: Tensor, by_BS: Tensor) -> Tensor:
         """Rotate vectors further, by so many places."""
@@ -125,7 +120,7 @@ def fit_rotation(x_NSK: Tensor, plain_NK: Tensor | None = None) -> Rotation | No
     seen += seen % 2
     for count in (seen, *(n for n in (width // 4, width // 2, 3 * width // 4, width) if n > seen and n % 2 == 0)):
         for start in dict.fromkeys((first, 0, width - count)):
-            for layout in CHANNEL_LAYOUTS if start + count <= width else ():
+            for layout in LAYOUT_WORDS if start + count <= width else ():
                 fitted = _fit_pairs(x, plain, size, start, count, layout)
                 if fitted is not None:
                     return fitted
@@ -136,11 +131,8 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     a, b = find_pairs(start, count, layout)
     rest = torch.ones(x.shape[-1], dtype=torch.bool)
     rest[a], rest[b] = False, False
-    gain: float | None = 1.0
-    if rest.any():
-        gain = find_factor(
-            x[..., rest], plain[:, None, rest].expand_as(x[..., rest]), float(plain[:, rest].abs().max())
-        )
+    still = plain[:, None, rest].expand_as(x[..., rest])
+    gain = find_factor(x[..., rest], still, float(still.abs().max())) if rest.any() else 1.0
     if gain is None:
         return None
     x = x / gain

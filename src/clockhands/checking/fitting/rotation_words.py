@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clockhands.checking.fitting.compare import find_ratio, list_numbers
 from clockhands.checking.fitting.rotation import (
-    CHANNEL_LAYOUTS,
+    LAYOUT_WORDS,
     Rotation,
     find_base,
     find_pairs,
@@ -23,8 +23,6 @@ from clockhands.checking.fitting.rotation import (
     same_angles,
 )
 from clockhands.checking.fitting.words import describe_places
-
-_LAYOUT_WORDS = {"halves": "halves", "pairs": "neighbouring pairs"}
 
 
 @dataclass(frozen=True)
@@ -95,18 +93,16 @@ def _describe(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str]
     elif ours.start != theirs.start:
         said.append(f"rotates the channels from {ours.start} on, the reference from {theirs.start} on")
     if ours.layout != theirs.layout:
-        said.append(f"rotates {_LAYOUT_WORDS[ours.layout]}, the reference {_LAYOUT_WORDS[theirs.layout]}")
+        said.append(f"rotates {LAYOUT_WORDS[ours.layout]}, the reference {LAYOUT_WORDS[theirs.layout]}")
     if not ours.is_rotation:
         mixed = _describe_mixture(ours, theirs) if ours.count == theirs.count else ""
         return [*said, mixed] if mixed else None
     mine, wanted = ours.rotated_SC, theirs.rotated_SC
-    if same_angles(mine, wanted):
-        pass
-    elif same_angles(mine, -wanted):
+    if same_angles(mine, -wanted) and not same_angles(mine, wanted):
         said.append("rotates the other way")
-    elif ours.keeps(ours.speeds_C):
+    elif not same_angles(mine, wanted) and ours.keeps(ours.speeds_C):
         said += _describe_speeds(ours, theirs, settings)
-    else:
+    elif not same_angles(mine, wanted):
         rows = ((mine[:, None] - wanted[None]) / 2).sin().abs().amax(-1).argmin(1)  # whole turns aside
         if not same_angles(mine, wanted[rows]):
             return None
@@ -114,12 +110,11 @@ def _describe(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str]
     length = find_ratio(ours.amplitude_C, torch.ones_like(ours.amplitude_C), 2e-3)
     if length is None:
         return None
-    if abs(length - 1) >= 1e-4:
-        lacked = next((scaling for scaling in settings.scalings if abs(length * scaling - 1) < 1e-3), None)
-        said.append(
-            f"lacks the attention factor {lacked:.4g} (YaRN's temperature)" if lacked
-            else f"makes what it rotates {length:.4g} times as long"
-        )  # fmt: skip
+    lacked = next((scaling for scaling in settings.scalings if abs(length * scaling - 1) < 1e-3), None)
+    if abs(length - 1) >= 1e-4 and lacked:
+        said.append(f"lacks the attention factor {lacked:.4g} (YaRN's temperature)")
+    elif abs(length - 1) >= 1e-4:
+        said.append(f"makes what it rotates {length:.4g} times as long")
     return said
 
 
@@ -128,12 +123,12 @@ def _describe_mixture(ours: Rotation, theirs: Rotation) -> str:
     by_channel = torch.empty(len(ours.first_SC), ours.count, dtype=torch.float64, device=ours.first_SC.device)
     a, b = find_pairs(0, ours.count, ours.layout)
     by_channel[:, a], by_channel[:, b] = ours.first_SC, ours.second_SC
-    for layout in CHANNEL_LAYOUTS:
+    for layout in LAYOUT_WORDS:
         first, second = find_pairs(0, ours.count, layout)
         pair_of = torch.empty(ours.count, dtype=torch.long)
         pair_of[first] = pair_of[second] = torch.arange(ours.count // 2)
         if same_angles(by_channel, theirs.first_SC[:, pair_of]):
-            return f"lays angles out in {_LAYOUT_WORDS[layout]} and rotates {_LAYOUT_WORDS[ours.layout]}"
+            return f"lays angles out in {LAYOUT_WORDS[layout]} and rotates {LAYOUT_WORDS[ours.layout]}"
     for sign, member in ((-1, "first"), (1, "second")):
         if same_angles(ours.first_SC, sign * theirs.first_SC) and same_angles(ours.second_SC, -sign * theirs.second_SC):
             return f"has the sign of the {member} member of each pair wrong, which is no rotation"
@@ -146,29 +141,26 @@ def _describe_speeds(ours: Rotation, theirs: Rotation, settings: Settings) -> li
     if mine and wanted:
         said = [] if mine[0] == wanted[0] else [f"has base {_number(mine[0])}, not {_number(wanted[0])}"]
         if abs(mine[1] / wanted[1] - 1) > 1e-3:
-            plain = abs(mine[1] - 1) < 1e-3
-            said += [
-                f"does not divide positions by {wanted[1]:.4g}" if plain
-                else f"divides positions by {mine[1]:.4g}, not by {wanted[1]:.4g}"
-            ]  # fmt: skip
+            divided = f"divides positions by {mine[1]:.4g}, not by {wanted[1]:.4g}"
+            said.append(f"does not divide positions by {wanted[1]:.4g}" if abs(mine[1] - 1) < 1e-3 else divided)
         return said
     slowest, share = float(ours.speeds_C[-1]), (len(ours.speeds_C) - 1) / len(ours.speeds_C)
     for rule in settings.rules:
+        kind, theta, factor = str(rule.get("rope_type")), float(rule.get("rope_theta") or 0), rule.get("factor")
         if not _follows(theirs, rule, settings):
             continue
-        kind, theta, factor = str(rule.get("rope_type")), float(rule.get("rope_theta") or 0), rule.get("factor")
         if mine and abs(mine[1] - 1) < 1e-3:
             base = [] if abs(mine[0] / theta - 1) < 1e-3 else [f"has base {_number(mine[0])}, not {_number(theta)}"]
             return [*base, f"leaves out the scaling {kind!r} of the reference"]
         if slowest <= 0 or not theta or not isinstance(factor, (int, float)):
             continue
         # Rules divide the slowest pair by the whole factor: by which factor, or base, would it be what it is?
-        solved = {"factor": theta**-share / slowest, "rope_theta": (slowest * factor) ** (-1 / share)}
-        for name, exact in solved.items():
-            value = float(f"{exact:.4g}")
-            if _follows(ours, {**rule, name: value}, settings):
-                label, rest = ("base", "") if name == "rope_theta" else (name, f" in its scaling {kind!r}")
-                return [f"has {label} {_number(value)}, not {_number(rule[name])}{rest}"]
+        value = float(f"{theta**-share / slowest:.4g}")
+        if _follows(ours, {**rule, "factor": value}, settings):
+            return [f"has factor {_number(value)}, not {_number(factor)} in its scaling {kind!r}"]
+        value = float(f"{(slowest * factor) ** (-1 / share):.4g}")
+        if _follows(ours, {**rule, "rope_theta": value}, settings):
+            return [f"has base {_number(value)}, not {_number(theta)}"]
     mine_words, their_words = (list_numbers(x.speeds_C, digits=3) for x in (ours, theirs))
     return [f"rotates its pairs by {mine_words} a position, the reference by {their_words}"]
 
@@ -181,22 +173,21 @@ def _follows(rotation: Rotation, rule: dict[str, Any], settings: Settings) -> bo
     config.rope_parameters = dict(rule)
     try:
         make = ROPE_INIT_FUNCTIONS[str(rule.get("rope_type"))]
-        speeds, _ = make(config, torch.device("cpu"), seq_len=len(rotation.first_SC))
+        speeds = make(config, torch.device("cpu"), seq_len=len(rotation.first_SC))[0].to(rotation.first_SC)
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
-    speeds = speeds.double().to(rotation.first_SC.device)
     return speeds.shape == rotation.speeds_C.shape and rotation.keeps(speeds)
 
 
 def _find_power(rotation: Rotation) -> tuple[float, float] | None:
     """Base and factor of frequencies that are powers of a base, divided by one factor."""
-    speeds = rotation.speeds_C
-    if bool((speeds <= 0).any()):
+    if bool((rotation.speeds_C <= 0).any()):
         return None
-    factor = 1 / float(speeds[0])
+    factor = 1 / float(rotation.speeds_C[0])
     factor = round(factor, 3) if abs(factor - round(factor, 3)) < 1e-4 * factor else factor
-    angles = rotation.rotated_SC if factor == 1 else multiply_by_place(speeds * factor, len(rotation.first_SC))
-    base = find_base(speeds * factor, angles)
+    speeds = rotation.speeds_C * factor
+    angles = rotation.rotated_SC if factor == 1 else multiply_by_place(speeds, len(rotation.first_SC))
+    base = find_base(speeds, angles)
     return None if base is None else (base, factor)
 
 

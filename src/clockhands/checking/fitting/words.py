@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.fitting.compare import find_factor, find_ratio, is_near
-from clockhands.checking.fitting.rotation import Rotation, find_base, fit_speeds, same_angles
+from clockhands.checking.fitting.rotation import LAYOUT_WORDS, Rotation, find_base, fit_speeds, same_angles
 
 _SAME = 0.03
 _ROUNDED = (
@@ -48,6 +48,10 @@ def describe_places(standing: Standing) -> str:
     if ratio is not None:
         known = {2.0: "counts each position twice", 0.5: "stands at half its position"}
         return known.get(round(ratio, 3), f"stands at {ratio:.4g} times its position")
+    if "again" in standing:  # how often keys of a cache are turned by their own position again
+        times = (gap / standing["again"])[standing["again"] > 0]
+        if len(times) and _same(times, times.round()) and bool((times.round() >= 1).all()):
+            return "is rotated again at later calls"
     moved = gap[gap.abs() > _SAME]
     if _same(moved, moved[:1]):
         return f"{_name_gap(moved[0])} in part"
@@ -164,7 +168,8 @@ def describe_rotations(queries: Rotation | None, keys: Rotation | None) -> str:
     if same_angles(queries.first_SC, -keys.first_SC):
         return "keys rotate the other way than queries"
     if same_angles(queries.first_SC, keys.first_SC):
-        return ""
+        mine, other = (LAYOUT_WORDS[side.layout] for side in (queries, keys))
+        return "" if mine == other else f"queries rotate {mine}, keys {other}"
     if queries.speeds_C.shape == keys.speeds_C.shape:
         ratio = find_ratio(queries.speeds_C, keys.speeds_C)
         if ratio is not None:
@@ -179,6 +184,8 @@ def join(sentences: Sequence[str]) -> str:
         number = int((re.findall(r"\d+", text) or [0])[0])
         kind = re.sub(r"\d+|keys?", "", text)
         best[kind] = max(best.get(kind, (number, text)), (number, text))
+    if "sees all later tokens" in sentences:  # so many are there, in a text of two tokens
+        best.pop("sees  later ", None)
     return " and ".join(text for _, text in best.values())
 
 

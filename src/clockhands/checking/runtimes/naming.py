@@ -70,9 +70,9 @@ def compare_scores(ours: Subject, theirs: Subject) -> tuple[float, float, Tensor
     pairs = theirs.tokens(_SHORT, 2, salt=92)
     rows = torch.cat([score_tokens(ours, ids) for ids in pairs.split(1)])
     gaps = (rows - score_tokens(theirs, pairs)).abs() / score_tokens(theirs, theirs.tokens(4, 32, salt=90)).std()
-    noise = float(gaps.quantile(0.95))
     most = 0.1 if theirs.facts.absolute else 0.25  # a position may be added to the first tokens too
-    tolerance = max(getattr(ours.adapter, "tolerance", TOLERANCE), MARGIN * min(most, noise))
+    noise = min(most, float(gaps.quantile(0.95)))
+    tolerance = max(getattr(ours.adapter, "tolerance", TOLERANCE), MARGIN * noise)
     length = min(LENGTH, ours.facts.limit or LENGTH)
     for count in sorted({length, min(_SCANNED, ours.facts.limit or length)}):
         ids = theirs.tokens(1, count, salt=3)
@@ -87,18 +87,29 @@ def name_difference(ours: Subject, theirs: Subject) -> str:
     """Return what explains the difference from the reference: other positions, another configuration, or two such."""
     _, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
     first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
-    guesses = [*_guess_places(theirs, ids, first), *_guess_variants(theirs, ids)]
-    return _choose(actual, wanted, guesses, tolerance) or _choose(actual, wanted, _guess_pairs(theirs, ids), tolerance)
+    guesses, line = [], torch.arange(ids.shape[1])
+    if theirs.takes("positions"):
+        places = {"all tokens stand at position 0: positions are lost": line * 0}
+        places |= {f"positions begin {offset} too late": line + offset for offset in (1, 2)}
+        for count in range(max(1, first - 6), first + 2):
+            frozen = f"a table frozen at {count} positions"
+            places[f"positions stop at {count - 1}: {frozen}"] = line.clamp(max=count - 1)
+            places[f"positions begin again after {count}: {frozen}"] = line % count
+        guesses = [(words, _score_at(theirs, ids, stood)) for words, stood in places.items()]
+    guesses += [(words, score_tokens(variant, ids)) for words, variant in _make_variants(theirs)]
+    pairs = (
+        (f"{words}; and {more}", score_tokens(twice, ids))
+        for words, variant in _make_variants(theirs)
+        for more, twice in _make_variants(variant)
+    )
+    return _choose(actual, wanted, guesses, tolerance) or _choose(actual, wanted, pairs, tolerance)
 
 
 def _choose(actual: Tensor, wanted: Tensor, guesses: Iterable[_Guess], tolerance: float) -> str:
     """Return the guess that is nearest to what was measured, if it is as near as arithmetic allows."""
-    size, best, words = difference(actual[..., None], wanted[..., None]), float("inf"), ""
-    for said, scores in guesses:
-        left = difference(actual[..., None], scores[..., None])
-        if left < best:
-            best, words = left, said
-    return words if best <= min(tolerance, size / 2) else ""
+    near = [(difference(actual[..., None], scores[..., None]), words) for words, scores in guesses]
+    best, words = min(near, key=lambda pair: pair[0], default=(math.inf, ""))
+    return words if best <= min(tolerance, difference(actual[..., None], wanted[..., None]) / 2) else ""
 
 
 def _score_at(subject: Subject, ids: Tensor, places: Tensor) -> Tensor:
@@ -107,67 +118,37 @@ def _score_at(subject: Subject, ids: Tensor, places: Tensor) -> Tensor:
     return score_tokens(subject, ids, mask, places[None] + subject.facts.first)
 
 
-def _guess_places(theirs: Subject, ids: Tensor, first: int) -> Iterator[_Guess]:
-    if not theirs.takes("positions"):
-        return
-    line = torch.arange(ids.shape[1])
-    yield "all tokens stand at position 0: positions are lost", _score_at(theirs, ids, line * 0)
-    for offset in (1, 2):
-        yield f"positions begin {offset} too late", _score_at(theirs, ids, line + offset)
-    for count in range(max(1, first - 6), first + 2):
-        frozen = f"a table frozen at {count} positions"
-        yield f"positions stop at {count - 1}: {frozen}", _score_at(theirs, ids, line.clamp(max=count - 1))
-        yield f"positions begin again after {count}: {frozen}", _score_at(theirs, ids, line % count)
-
-
-def _guess_variants(theirs: Subject, ids: Tensor, before: str = "") -> Iterator[_Guess]:
-    for words, variant in _make_variants(theirs):
-        yield before + words, score_tokens(variant, ids)
-
-
-def _guess_pairs(theirs: Subject, ids: Tensor) -> Iterator[_Guess]:
-    for words, variant in _make_variants(theirs):
-        yield from _guess_variants(variant, ids, f"{words}; and ")
-
-
 def _make_variants(theirs: Subject) -> Iterator[tuple[str, Subject]]:
     """Yield the reference with each fault that its weights and configuration allow."""
     module: Any = theirs.get_module()
+
+    def put_in(model: nn.Module) -> Subject:
+        changed = theirs.copy_model(theirs.seed, theirs.dtype)
+        changed.adapter.module = model  # type: ignore[attr-defined]
+        return changed
+
     if any(name.endswith(("q_proj", "k_proj")) for name, _ in module.named_modules()):
         words = "q and k are not permuted as the engine pairs channels: halves and neighbours are confused"
         for forward in (True, False):
             model = copy.deepcopy(module)
             permute(model, forward)
-            yield words, _put_in(theirs, model)
+            yield words, put_in(model)
     rope = getattr(getattr(module, "config", None), "rope_parameters", None)
     if not isinstance(rope, dict) or "rope_theta" not in rope:
         return
-    kind, base = rope.get("rope_type", "default"), rope["rope_theta"]
+    kind, base, changes = rope.get("rope_type", "default"), rope["rope_theta"], {}
     if kind != "default":
-        plain = {"rope_type": "default", "rope_theta": base}
-        yield f"the scaling {kind!r} is dropped", _rebuild(theirs, plain)
+        changes[f"the scaling {kind!r} is dropped"] = {"rope_type": "default", "rope_theta": base}
     if kind == "yarn":
-        untempered = {**rope, "attention_factor": 1.0}
-        yield "YaRN without its attention factor (temperature)", _rebuild(theirs, untempered)
+        changes["YaRN without its attention factor (temperature)"] = {**rope, "attention_factor": 1.0}
     if base != 10_000:
-        usual = {**rope, "rope_theta": 10_000.0}
-        yield f"the base is 10,000 in place of {base:,g}", _rebuild(theirs, usual)
-
-
-def _put_in(theirs: Subject, model: nn.Module) -> Subject:
-    changed = theirs.copy_model(theirs.seed, theirs.dtype)
-    changed.adapter.module = model  # type: ignore[attr-defined]
-    return changed
-
-
-def _rebuild(theirs: Subject, rope: dict[str, Any]) -> Subject:
-    """Return the same weights under other settings of RoPE."""
-    module: Any = theirs.module
-    config = copy.deepcopy(module.config)
-    config.rope_parameters = rope
-    model = type(module)._from_config(config, dtype=theirs.dtype).eval()
-    model.load_state_dict(dict(module.named_parameters()), strict=False)
-    return _put_in(theirs, model)
+        changes[f"the base is 10,000 in place of {base:,g}"] = {**rope, "rope_theta": 10_000.0}
+    for words, settings in changes.items():  # the same weights under other settings
+        config = copy.deepcopy(module.config)
+        config.rope_parameters = settings
+        model = type(module)._from_config(config, dtype=theirs.dtype).eval()
+        model.load_state_dict(dict(module.named_parameters()), strict=False)
+        yield words, put_in(model)
 
 
 @torch.no_grad()
@@ -183,12 +164,11 @@ def permute(model: nn.Module, forward: bool) -> None:
                 tensor.copy_(heads.transpose(1, 2).reshape(tensor.shape))
 
 
-def _guess_for_models(subject: Subject, words: str, ids: Tensor, places: Tensor) -> Iterator[_Guess]:
-    """Yield a fault with the scores at other places, of the program and of its reference."""
+def _guess_for_models(subject: Subject, words: str, ids: Tensor, places: Tensor) -> list[_Guess]:
+    """Return a fault with the scores at other places, of the program and of its reference."""
     program: Any = subject.adapter
-    for model in (subject, program.reference):
-        if model is not None and model.takes("positions"):
-            yield words, _score_at(model, ids, places)
+    models = [model for model in (subject, program.reference) if model is not None and model.takes("positions")]
+    return [(words, _score_at(model, ids, places)) for model in models]
 
 
 def _name_chunks(subject: Subject) -> str:
@@ -215,9 +195,8 @@ def _name_padding(subject: Subject) -> str:
     if difference(actual[..., None], wanted[..., None]) <= program.tolerance:
         return "right where a text is alone under its pads: rows get the positions or the mask of another row"
     seen = "the pads are seen: the mask is lost"
-    guesses = [(seen, score_tokens(subject, longer)[:, _PADS:])]
-    if positions is not None:
-        guesses.append((seen, score_tokens(subject, longer, None, positions)[:, _PADS:]))
+    tried = [None] if positions is None else [None, positions]
+    guesses = [(seen, score_tokens(subject, longer, None, places)[:, _PADS:]) for places in tried]
     counted = "the pads are counted: positions begin at the first pad"
     guesses += _guess_for_models(subject, counted, ids, torch.arange(ids.shape[1]) + _PADS)
     return _choose(actual, wanted, guesses, program.tolerance)
@@ -225,44 +204,43 @@ def _name_padding(subject: Subject) -> str:
 
 def _name_moved(subject: Subject) -> str:
     """What explains that moved keys are read otherwise: they are scaled by YaRN's temperature once more."""
-    theirs: Subject | None = getattr(subject.adapter, "reference", None)
-    rope = getattr(getattr(getattr(theirs, "module", None), "config", None), "rope_parameters", None)
-    if theirs is None or not isinstance(rope, dict) or rope.get("rope_type") != "yarn":
+    program: Any = subject.adapter
+    rope = getattr(getattr(getattr(program.reference, "module", None), "config", None), "rope_parameters", None)
+    if not isinstance(rope, dict) or rope.get("rope_type") != "yarn":
         return ""
     gain = float(rope.get("attention_factor") or 0.1 * math.log(rope["factor"]) + 1)
-    ids, module, half = subject.tokens(1, LENGTH), theirs.get_module(), LENGTH // 2
+    ids, module, half = subject.tokens(1, LENGTH), program.reference.get_module(), LENGTH // 2
     with torch.no_grad():
         first = module(input_ids=ids[:, :half], use_cache=True)
         for layer in get_cache(first).layers:
             layer.keys = layer.keys * gain
         second = module(input_ids=ids[:, half:], use_cache=True, **name_cache(get_cache(first)))
-    again = torch.cat([first.logits, second.logits], 1)
-    tolerance = getattr(subject.adapter, "tolerance", TOLERANCE)
-    actual = read_moved(subject, ids, 32)
+    again, actual = torch.cat([first.logits, second.logits], 1), read_moved(subject, ids, 32)
     size, left = difference(actual, read_moved(subject, ids, 0)), difference(actual, again[..., : actual.shape[-1]])
-    if left > min(max(tolerance, MARGIN * TOLERANCE), size / 2):
+    if left > min(max(program.tolerance, MARGIN * TOLERANCE), size / 2):
         return ""
     return f"keys that are moved are multiplied by YaRN's temperature ({gain:.4g}) once more"
 
 
 def _name_shift(subject: Subject) -> str:
     """Look for the last position that is told from later ones: all beyond it are read as it is."""
-    ids, program = subject.tokens(1, LENGTH), subject.adapter
-    wanted, tolerance = subject.logits(ids), getattr(program, "tolerance", TOLERANCE)
+    program: Any = subject.adapter
+    ids = subject.tokens(1, LENGTH)
+    wanted = subject.logits(ids)
 
     def read(start: int, stop: int) -> Tensor:
         return subject.logits(ids, positions=subject.arange(1, LENGTH, start).clamp(max=stop))
 
     def moves(start: int) -> bool:
-        return difference(read(start, start + LENGTH), wanted) > tolerance
+        return difference(read(start, start + LENGTH), wanted) > program.tolerance
 
     # The first start at which the text reaches beyond the table.
     start = _find_first(moves, 1, (subject.facts.limit or 0) - LENGTH)
     begin = 0 if start == 1 else start + LENGTH // 2
     last = begin + LENGTH - 1
     actual = read(begin, last + 1)
-    stop = _find_first(lambda place: difference(read(begin, place), actual) <= tolerance, begin, last)
-    if getattr(program, "noise", 0.0) > TOLERANCE or stop > last - LENGTH // 4:  # the number is a guess
+    stop = _find_first(lambda place: difference(read(begin, place), actual) <= program.tolerance, begin, last)
+    if program.noise > TOLERANCE or stop > last - LENGTH // 4:  # the number is a guess
         return ""
     return f"positions stop at {stop}: a table frozen at {stop + 1} positions"
 

@@ -101,6 +101,19 @@ def measure_noise(subject: Subject) -> None:
     program.tolerance = max(TOLERANCE, min(MARGIN * program.noise, MOST))
 
 
+def describe_scores(scores: Tensor) -> str:
+    """Say why log-probabilities of tokens drawn at random cannot be a model's, or hide what laws are about; else ""."""
+    if certain := int((scores == 0).sum()):
+        return f"{certain} of {scores.numel()} scores are exactly 0, as if tokens drawn at random were certain"
+    digits = [count for count in (0, 1, 2, 3) if torch.equal(scores.round(decimals=count), scores)]
+    if digits:
+        return f"scores are rounded to {digits[0]} digits after the point, which hides what the laws are about"
+    values = len(scores.unique())
+    if values <= 0.75 * scores.numel():
+        return f"{scores.numel()} scores of a text have {values} values: they are rounded, cut off or made up"
+    return ""
+
+
 def score_tokens(subject: Subject, ids: Tensor, *arguments: Any) -> Tensor:
     """Return the log-probability [B, S - 1] of every token but the first, given those before it."""
     logits = subject.logits(ids, *arguments)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from unittest import mock
 
 import torch
@@ -27,12 +27,8 @@ from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.outcome import Outcome
 
 
-@dataclass(frozen=True)
-class _MaskCall:
-    """One call of a function of ``masking_utils``: which, from which line, and whether with position_ids.
-
-    ``shared``: the line is one of transformers, not of a model's own code.
-    """
+class MaskCall(NamedTuple):
+    """A call of a function of ``masking_utils``: which, the line, whether with position_ids; ``shared``: by the library."""
 
     maker: str
     line: str
@@ -40,13 +36,26 @@ class _MaskCall:
     shared: bool
 
 
-def mask_calls(subject: Subject) -> list[_MaskCall]:
+def mask_calls(subject: Subject) -> list[MaskCall]:
     """Return the masks that a forward pass over two packed documents makes, in order."""
     from transformers import masking_utils
 
-    calls: list[_MaskCall] = []
-    ids = subject.tokens(1, 8)
-    positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
+    calls: list[MaskCall] = []
+
+    def record(home: Any, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def wrapper(*args: Any, **named: Any) -> Any:
+            frame = sys._getframe(1)
+            while frame.f_globals is not vars(home) and frame.f_back is not None:  # decorators may stand between
+                frame = frame.f_back
+            arguments = inspect.signature(original).bind_partial(*args, **named).arguments
+            line = f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}"
+            shared = home.__name__.startswith("transformers.")
+            calls.append(MaskCall(name, line, arguments.get("position_ids") is not None, shared))
+            return original(*args, **named)
+
+        return wrapper
+
     makers = [name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name)]
     # A class of a file that was run by hand may be in no module that is known.
     homes = {sys.modules.get(type(module).__module__) for module in _modules(subject)}
@@ -54,30 +63,11 @@ def mask_calls(subject: Subject) -> list[_MaskCall]:
         for home in homes:
             for name in makers:
                 if hasattr(home, name):
-                    recorded = _record_calls(home, name, calls)
-                    stack.enter_context(mock.patch.object(home, name, recorded))
+                    stack.enter_context(mock.patch.object(home, name, record(home, name, getattr(home, name))))
         with contextlib.suppress(Exception):  # a model may raise anything
-            subject.logits(ids, positions=positions)
+            positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
+            subject.logits(subject.tokens(1, 8), positions=positions)
     return calls
-
-
-def _record_calls(home: Any, name: str, calls: list[_MaskCall]) -> Callable[..., Any]:
-    """Return a function of a module that notes how it is called."""
-    original = getattr(home, name)
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def wrapper(*args: Any, **named: Any) -> Any:
-        frame = sys._getframe(1)
-        while frame.f_globals is not vars(home) and frame.f_back is not None:  # decorators may stand between
-            frame = frame.f_back
-        arguments = signature.bind_partial(*args, **named).arguments
-        positioned = arguments.get("position_ids") is not None
-        line = f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}"
-        calls.append(_MaskCall(name, line, positioned, home.__name__.startswith("transformers.")))
-        return original(*args, **named)
-
-    return wrapper
 
 
 def mask_without_positions(subject: Subject) -> str | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from clockhands.checking.checks.lengths import repeated
+from clockhands.checking.fitting.reading import Reading, find_entries, find_seen, read
 from clockhands.checking.models.subject import Subject
 
 
@@ -40,6 +44,28 @@ def _takes_no_positions(subject: Subject) -> bool:
     return subject.facts.absolute and not subject.takes("positions") and not lost
 
 
+def _read_one_token(subject: Subject, entries: tuple[str, ...] = ()) -> Reading:
+    """Read a text of one token 15 times over; nothing of what cannot be read so."""
+    if subject.module is not None and subject.aligned:
+        with contextlib.suppress(Exception):  # a model may raise anything on such a text
+            return read(subject.copy_untouched(), entries, subject.tokens(1, 1).repeat(1, 15), Subject.logits)
+    return Reading({}, ())
+
+
+def _adds_positions(subject: Subject) -> bool:
+    """Whether one token enters the first block as another vector at each place, as with sinusoids."""
+    states = _read_one_token(subject, find_entries(subject.copy_untouched())[:1]).states if subject.module else ()
+    return any(float(torch.pdist(state[0].double()).min()) > 1e-3 * float(state.abs().max()) for state in states)
+
+
+def _has_short_window(subject: Subject) -> bool:
+    """Whether some layer sees less than a text as short as that of ``cache.rollback_rows``."""
+    attentions = _read_one_token(subject).attentions.values()
+    return (subject.facts.window or 15) < 15 or any(
+        not bool(find_seen(item.logits_BHST)[..., -1, 0].any()) for item in attentions
+    )
+
+
 _DECLARED = (
     Declared(
         ("packing.positions",),
@@ -62,7 +88,7 @@ _DECLARED = (
     ),
     Declared(
         ("shift",),
-        lambda subject: subject.facts.absolute,
+        lambda subject: subject.facts.absolute or _adds_positions(subject),
         "PROPERTY",
         "absolute positions: every place has its own vector",
     ),
@@ -102,6 +128,13 @@ _DECLARED = (
         lambda subject: bool(_read_schemes(subject) & _SUMS),
         "PROPERTY",
         "what a token adds to a running sum stays there, also under a mask",
+        "roll all rows back alike",
+    ),
+    Declared(
+        ("cache.rollback_rows",),
+        _has_short_window,
+        "PROPERTY",
+        "a window counts the places of the cache, those of rejected drafts too",
         "roll all rows back alike",
     ),
     Declared(
