@@ -28,7 +28,7 @@ from clockhands.checking.verdict.outcome import Outcome
 
 
 class MaskCall(NamedTuple):
-    """A call of a function of ``masking_utils``: which, the line, whether with position_ids; ``shared``: by the library."""
+    """A call of a function of ``masking_utils``, with position_ids or not; ``shared``: from a line of the library."""
 
     maker: str
     line: str
