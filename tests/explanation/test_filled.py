@@ -201,11 +201,11 @@ def test_files_whose_code_comes_with_the_weights_are_read_by_the_rules_of_that_c
     """By hand from the code beside the weights, and what vLLM has of it: channels, width, base and pairs."""
     raw, expected = WITH_THEIR_WEIGHTS[name]
     layer = read_huggingface(raw, "f").layers[-1]
-    r = layer.rotation
-    assert (r and (r.channels, r.head_dim, r.base, r.pairing)) == expected
+    rotation = layer.rotation
+    assert (rotation and (rotation.channels, rotation.head_dim, rotation.base, rotation.pairing)) == expected
     assert len(read_huggingface(raw, "f").layers) == 2
     if name == "GTE":  # a base times s, and all frequencies over s^(2/d): the slowest is that of a base times s
-        assert r is not None and r.frequencies()[-1] == pytest.approx(20000 ** (-126 / 128) / 8)
+        assert rotation is not None and rotation.frequencies()[-1] == pytest.approx(20000 ** (-126 / 128) / 8)
 
 
 def test_what_a_file_does_not_say_is_not_called_no_rotation() -> None:

@@ -89,31 +89,6 @@ def test_a_pattern_of_windows_makes_layers_of_two_bases() -> None:
     ]
 
 
-LEGACY: dict[str, dict[str, Any]] = {
-    "gemma3_text": {"rope_theta": 1e6, "rope_local_base_freq": 2e4,
-                    "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
-    "modernbert": {"global_rope_theta": 3e5, "local_rope_theta": 2e4},
-    "gpt_neox": {"rotary_pct": 0.5, "rotary_emb_base": 2e4},
-    "stablelm": {"partial_rotary_factor": 0.5, "rope_theta": 2e4},
-    "glm": {"partial_rotary_factor": 0.25},
-    "llama": {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}},
-    "deepseek_v3": {"rope_theta": 2e4, "rope_scaling": {"type": "yarn", "factor": 40.0, "mscale": 0.7,
-                                                        "mscale_all_dim": 1.0,
-                                                        "original_max_position_embeddings": 4096}},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LEGACY)
-def test_files_of_transformers_4_are_read_as_transformers_5_reads_them(name: str) -> None:
-    config = CONFIG_MAPPING[name].from_dict(dict(LEGACY[name]))
-    ours = read_huggingface({"model_type": name, **LEGACY[name]}, name)
-    for kind, (frequencies, amplitude) in rotary_modules(config).items():
-        rotation = next(layer.rotation for layer in ours.layers if kind in (None, layer.kind))
-        assert rotation is not None
-        assert rotation.frequencies() == pytest.approx(frequencies, rel=1e-12, abs=0)
-        assert rotation.amplitude == pytest.approx(amplitude, rel=1e-12)
-
-
 def test_flags_that_mean_the_opposite_of_their_name() -> None:
     raw = {"model_type": "smollm3", "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
     layers = read_huggingface(raw, "f").layers
@@ -154,28 +129,13 @@ def test_what_means_nothing_is_refused(raw: dict[str, Any], told: str) -> None:
 
 
 KEYS = (
-    *(
-        "model_type",
-        "head_dim",
-        "hidden_size",
-        "num_attention_heads",
-        "num_hidden_layers",
-        "rope_theta",
-        "rope_scaling",
-    ),
-    *("rope_parameters", "layer_types", "sliding_window", "sliding_window_pattern", "partial_rotary_factor"),
-    *("no_rope_layers", "text_config", "max_position_embeddings", "original_max_position_embeddings"),
-    *("per_layer_config", "rope_local_base_freq"),
-)
-INSIDE = (
-    "rope_type",
-    "rope_theta",
-    "factor",
-    "short_factor",
-    "original_max_position_embeddings",
-    "beta_fast",
-    "mscale",
-)
+    *("model_type", "head_dim", "hidden_size", "num_attention_heads", "num_hidden_layers", "rope_theta"),
+    *("rope_scaling", "rope_parameters", "layer_types", "sliding_window", "sliding_window_pattern"),
+    *("partial_rotary_factor", "no_rope_layers", "text_config", "max_position_embeddings"),
+    *("original_max_position_embeddings", "per_layer_config", "rope_local_base_freq"),
+)  # fmt: skip
+INSIDE = ("rope_type", "rope_theta", "factor", "short_factor", "original_max_position_embeddings", "beta_fast",
+          "mscale")  # fmt: skip
 NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-3, 10**12), st.floats())
 TABLES = st.dictionaries(
     st.sampled_from((*INSIDE, "full_attention")),

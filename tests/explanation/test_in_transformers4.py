@@ -5,11 +5,13 @@ Recorded from the modules of transformers 4.57.1, made of the configuration that
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from clockhands.errors import CheckpointError
+from clockhands.explanation import convert
 from clockhands.explanation.huggingface import read_huggingface
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
@@ -62,6 +64,19 @@ def test_kinds_of_layers_rotate_as_the_model_of_transformers_4_makes_them(name: 
         rotation = next(layer.rotation for layer in layers if layer.kind == kind)
         assert rotation is not None and (rotation.base, rotation.factor) == (base, factor)
         assert rotation.amplitude == pytest.approx(amplitude, rel=1e-5)
+
+
+def test_what_is_written_for_classes_with_rules_of_their_own_is_what_these_take() -> None:
+    """Phi-3's class of 4.57.1 refuses a fourth key of ``rope_scaling``; that of Qwen3-VL fails without a table."""
+    lists = {key: values[:48] for key, values in LISTS.items()}
+    phi3 = {"model_type": "phi3", "original_max_position_embeddings": 4096, "max_position_embeddings": 131072,
+            "rope_scaling": {"type": "longrope", **lists}}  # fmt: skip
+    written = json.loads(convert(read_huggingface(phi3, "f"), "hf4"))
+    assert set(written["rope_scaling"]) == {"type", *LISTS} and written["original_max_position_embeddings"] == 4096
+    sections = {"mrope_section": [24, 20, 20], "mrope_interleaved": True}
+    qwen3 = {"model_type": "qwen3_vl_text", "rope_scaling": {"rope_type": "default", **sections}, "rope_theta": 5e6}
+    written = json.loads(convert(read_huggingface(qwen3, "f"), "hf4"))
+    assert written["rope_scaling"] == {"rope_type": "default", **sections}
 
 
 def test_a_number_for_llama_4s_temperature_is_its_switch() -> None:

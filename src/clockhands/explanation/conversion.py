@@ -41,7 +41,10 @@ def _require_one_rotation(positions: Positions, program: str) -> None:
         _refuse(f"{program} has one rotation for all layers, and here are {len(rotations)}")
 
 
-CARRIED = ("llama_4_scaling_beta", "mscale", "mscale_all_dim", "mrope_section", "mrope_interleaved")
+CARRIED = (
+    *("llama_4_scaling_beta", "mscale", "mscale_all_dim", "mrope_section", "mrope_interleaved"),
+    *("short_mscale", "long_mscale"),
+)
 """Keys of a table of transformers that no rotation has, and that are taken over from the file."""
 REPLACED = (
     *("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_theta"),
@@ -176,7 +179,11 @@ def _write_for_transformers4(positions: Positions) -> str:
                 keys[local_base] = local.base
             if "partial_rotary_factor" in table:
                 keys[share] = table.pop("partial_rotary_factor")
-            keys["rope_scaling"] = table if table["rope_type"] != "default" else None
+            if whole.rule == "longrope" and positions.model in ("phi3", "phi4_multimodal"):
+                # Their classes take three keys and no more, the length beside them, and the amplitude of the rule.
+                table = {"type": "longrope", **{name: table[name] for name in ("short_factor", "long_factor")}}
+                keys["original_max_position_embeddings"] = whole.original_length
+            keys["rope_scaling"] = table if table != {"rope_type": "default"} else None
             yield {**keys, **_make_length_table(positions)}
 
     return json.dumps(_choose(positions, "transformers4", list_candidates()), indent=2)

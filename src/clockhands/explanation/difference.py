@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from clockhands.explanation.rotation import Rotation
-from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
+from clockhands.explanation.table import NOT_KNOWN, Layer, Positions, look_up
 
 EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
 """Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
@@ -107,23 +105,13 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     ]
     different = [key for key in dict.fromkeys((*ours, *theirs)) if ours.get(key) != theirs.get(key)]
     # What one file leaves out, and what it says in other words, is what transformers' class makes of it.
-    filled = {key: [_look_up(positions.config, key) for positions in (first, second)] for key in different}
+    filled = {key: [look_up(positions.config, key) for positions in (first, second)] for key in different}
     different = [key for key in different if filled[key][0] is None or filled[key][0] != filled[key][1]]
     if not different:
         return None
     causes = tuple((key, ours.get(key, "not set"), theirs.get(key, "not set")) for key in different)
     what = "no layer differs by what is understood, but keys differ that are not"
     return Difference(None, "", (), what, causes=causes)
-
-
-def _look_up(config: Any, path: str) -> Any:
-    """Return what stands in a filled-in configuration, in the part of a dotted name; None where nothing does."""
-    for name in path.split("."):
-        try:
-            config = config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
-        except Exception:  # of a configuration that differs from layer to layer
-            return None
-    return config
 
 
 def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:

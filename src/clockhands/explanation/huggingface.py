@@ -97,10 +97,11 @@ def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
     with_attention = {kind for kind in kinds if not any(word in kind for word in WITHOUT_ATTENTION)}
     # In this order, as the modules of transformers do: what completes one table may complete the next.
     made = {kind: make_rotation(filled, kind) if rotates else None for kind in sorted(with_attention)}
+    crossing = filled.get("cross_attention_layers")  # of Llama 3.2 Vision: they attend to pictures alone
     layers = []
     for index, kind in enumerate(kinds):
         attends = kind in with_attention
-        if attends and index in _list_cross_layers(filled):
+        if attends and isinstance(crossing, list) and index in crossing:
             kind = "cross_attention"
         turns = kind in with_attention and _rotates(filled, index, kind)
         rotation = _change_for_layer(filled, index, made[kind]) if turns else None
@@ -108,12 +109,6 @@ def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
         chunk = filled.count("attention_chunk_size") if "chunked" in kind else None
         layers.append(Layer(kind, rotation, window, chunk, _describe_temperature(filled, rotation, attends), attends))
     return layers
-
-
-def _list_cross_layers(filled: Filled) -> list[int]:
-    """Return the layers of Llama 3.2 Vision that attend to pictures alone."""
-    listed = filled.get("cross_attention_layers")
-    return listed if isinstance(listed, list) else []
 
 
 def _list_kinds(filled: Filled) -> list[str]:

@@ -11,6 +11,7 @@ from clockhands.errors import CheckpointError
 from clockhands.explanation.filled import Filled
 from clockhands.explanation.numbers import check_count, check_number
 from clockhands.explanation.rotation import Rotation, scale_base, temperature_of
+from clockhands.explanation.table import look_up
 
 SCALED = ("llama3", "yarn", "longrope")
 """Rules that mean nothing without the trained length."""
@@ -167,7 +168,7 @@ def _find_head_width(table: _Table, rule: str) -> int:
     filled = table.filled
     own = filled.facts.get("by_layer") or (filled.facts.get("by_kind") and rule != "default")
     config = filled.of_kind(table.label) if own else filled.config
-    sizes = {key: _get(config, key) for key in ("head_dim", "hidden_size", "num_attention_heads")}
+    sizes = {key: look_up(config, key) for key in ("head_dim", "hidden_size", "num_attention_heads")}
     if sizes["head_dim"] is not None and sizes["head_dim"] != 0:
         table.origin["head_dim"] = filled.find(sizes["head_dim"], WIDTHS)
         width = check_count(sizes["head_dim"], table.origin["head_dim"], filled.source)
@@ -178,13 +179,6 @@ def _find_head_width(table: _Table, rule: str) -> int:
     if table.origin["head_dim"].startswith("default") and "head_dim" not in type(filled.config).__annotations__:
         table.origin["head_dim"] = "hidden_size / num_attention_heads"
     return width
-
-
-def _get(config: Any, key: str) -> Any:
-    try:
-        return getattr(config, key, None)
-    except Exception:  # a size that differs from layer to layer
-        return None
 
 
 def _count_channels(table: _Table, rule: str, head_dim: int) -> tuple[float, int]:

@@ -12,6 +12,16 @@ NOT_KNOWN = "not known"
 """How the ``entry`` of a file begins that does not say how positions enter."""
 
 
+def look_up(config: Any, path: str) -> Any:
+    """Return what stands in a filled-in configuration, in the part of a dotted name; None where nothing does."""
+    for name in path.split("."):
+        try:
+            config = config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+        except Exception:  # a value that differs from layer to layer
+            return None
+    return config
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer: its kind, how it rotates (None: not at all), how many tokens back it sees (None: all).
