@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,13 @@ class OnnxProgram(Program):
         self.name, self.engine = path, ("onnxruntime", str(library.__version__))
         self._inputs = {entry.name: entry for entry in self._session.get_inputs()}
         outputs = {entry.name: entry for entry in self._session.get_outputs()}
-        _check_names(path, self._inputs, outputs)
+        lacking = [f"has no {n}" for n, there in (("input_ids", self._inputs), ("logits", outputs)) if n not in there]
+        unknown = [name for name in self._inputs if name not in _KNOWN and not name.startswith("past")]
+        if faults := [*lacking, *(f"needs {name}, which is not known here" for name in unknown)]:
+            raise CheckpointError(
+                f"{path} {' and '.join(faults)}: export a decoder with the inputs input_ids, attention_mask, "
+                "position_ids, past_key_values.* and the outputs logits, present.*"
+            )
         self._past = [name for name in self._inputs if name.startswith("past")]
         self._outputs = ["logits", *(name for name in outputs if name.startswith("present"))]
         batch, length = self._inputs["input_ids"].shape
@@ -118,17 +123,6 @@ class OnnxProgram(Program):
                 "only caches [batch, heads, tokens, width] with fixed heads and width can be filled"
             )
         return np.zeros((rows, shape[1], 0, shape[3]), _TYPES.get(self._inputs[name].type, np.float32))
-
-
-def _check_names(path: str, inputs: Iterable[str], outputs: Iterable[str]) -> None:
-    faults = [f"has no {name}" for name, names in (("input_ids", inputs), ("logits", outputs)) if name not in names]
-    unknown = [name for name in inputs if name not in _KNOWN and not name.startswith("past")]
-    faults += [f"needs {name}, which is not known here" for name in unknown]
-    if faults:
-        raise CheckpointError(
-            f"{path} {' and '.join(faults)}: export a decoder with the inputs input_ids, attention_mask, position_ids, "
-            "past_key_values.* and the outputs logits, present.*"
-        )
 
 
 def _shorten(fault: Exception) -> str:

@@ -119,25 +119,24 @@ class CompletionsServer(Program):
             raise CheckpointError(f"{self.name} gave answers of the indices {indices[:8]} for {len(texts)} texts")
         scores = torch.zeros(len(texts), max(map(len, texts)), 1, dtype=torch.float64)
         for place, text in enumerate(texts):
-            row = self._read_scores(rows[place], len(text))
-            scores[place, 1 : len(text), 0] = torch.tensor(row, dtype=torch.float64)
+            row = rows[place]
+            if not isinstance(row, list):
+                raise CheckpointError(f"{self.name} gave {str(row)[:40]!r} as token_logprobs, which is no list")
+            # Behind the text stands what was generated; of the first token no log-probability is known.
+            own = row[1 : len(text)]
+            if len(row) - len(text) not in (0, 1) or None in own:
+                raise CheckpointError(
+                    f"{self.name} gave {len(row)} scores for a text of {len(text)} tokens and one that is generated: "
+                    "turn off what adds tokens to a prompt, and see that echo covers all of it"
+                )
+            for score in own:
+                number = type(score) is float or (type(score) is int and abs(score) < 1 << 53)
+                if not number or score > 1e-3:
+                    raise CheckpointError(
+                        f"{self.name} gave {str(score)[:40]!r} as a score, which is no log-probability"
+                    )
+            scores[place, 1 : len(text), 0] = torch.tensor(own, dtype=torch.float64)
         return scores
-
-    def _read_scores(self, row: Any, length: int) -> list[float]:
-        """Leave out what was generated, and the first token, of which no log-probability is known."""
-        if not isinstance(row, list):
-            raise CheckpointError(f"{self.name} gave {str(row)[:40]!r} as token_logprobs, which is no list")
-        scores = row[1:length]
-        if len(row) - length not in (0, 1) or any(score is None for score in scores):
-            raise CheckpointError(
-                f"{self.name} gave {len(row)} scores for a text of {length} tokens and one that is generated: "
-                "turn off what adds tokens to a prompt, and see that echo covers all of it"
-            )
-        for score in scores:
-            number = type(score) is float or (type(score) is int and abs(score) < 1 << 53)
-            if not number or score > 1e-3:
-                raise CheckpointError(f"{self.name} gave {str(score)[:40]!r} as a score, which is no log-probability")
-        return [float(score) for score in scores]
 
     def _send(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Return the JSON that is answered. Raises CheckpointError for what is none, takes too long or never ends."""
