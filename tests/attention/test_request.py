@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -231,6 +232,7 @@ def test_what_is_printed_is_what_was_given() -> None:
     assert repr(RoPE(16, base=5e5)) == "RoPE(16, base=500000.0)"
     assert repr(RoPE(16, spectrum=YaRN(4.0, 64))) == "RoPE(16, spectrum=YaRN(factor=4.0, original_length=64))"
     assert repr(Alibi(4)) == "Alibi(4)"
+    assert list(inspect.signature(Alibi).parameters)[:2] == ["num_heads", "causal"]  # what help and notebooks show
     assert "Window(4, left=3)" in repr(Composition(RoPE(16), Window(4, left=3)))
     for name in CATALOGUE:
         made = make(name, {})
