@@ -18,7 +18,7 @@ from clockhands.checking.fitting.places import Call, Plain, Read, replay, spread
 from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, listen
 from clockhands.checking.fitting.words import (
     Standing,
-    describe_places,
+    describe_parts,
     describe_rotations,
     describe_seen,
     join,
@@ -172,7 +172,7 @@ class Case:
                     rest[kind, name].append(text)
         texts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for (name, what), parts in places.items():
-            if text := _describe_parts(parts):
+            if text := describe_parts(parts):
                 texts["place"][f"{what} {text}".lstrip()].append(name)
         for name, reads in seen.items():
             said = [phrases for call, read in reads if (phrases := self._describe_seen(call, read))]
@@ -440,24 +440,6 @@ def _rotate_back(x_BHSK: Tensor, maps: Tensor) -> Tensor:
     """Undo maps [B, S, H * K, H * K] that were made before vectors were split into heads."""
     joined = torch.einsum("bsij,bsj->bsi", torch.linalg.inv(maps), x_BHSK.transpose(1, 2).flatten(2))
     return joined.unflatten(2, (x_BHSK.shape[1], -1)).transpose(1, 2)
-
-
-def _describe_parts(parts: Sequence[tuple[str, bool, Standing]]) -> str:
-    """Say where tokens stand, by their layer and whether tokens were taken back before; and where alone they do so."""
-
-    def describe(chosen: Sequence[tuple[str, bool, Standing]]) -> str:
-        known = set.intersection(*(set(part) for *_, part in chosen))
-        return describe_places({label: torch.cat([part[label] for *_, part in chosen]) for label in known})
-
-    layers = list(dict.fromkeys(layer for layer, *_ in parts))
-    by_layer = {layer: describe([part for part in parts if part[0] == layer]) for layer in layers}
-    wrong = [layer for layer in layers if by_layer[layer]]
-    if len({by_layer[layer] for layer in wrong}) == 1 and len(wrong) < len(layers):
-        return f"{by_layer[wrong[0]]} {' and '.join(wrong)} alone"
-    after = [part for part in parts if part[1]]
-    if after and len(after) < len(parts) and not describe([part for part in parts if not part[1]]):
-        return f"{text} once tokens were taken back" if (text := describe(after)) else ""
-    return describe(parts)
 
 
 def _name_calls(names: Sequence[str], text: str) -> str:

@@ -64,6 +64,24 @@ def describe_places(standing: Standing) -> str:
     return f"stands at {at} ..., not at {wanted} ..."
 
 
+def describe_parts(parts: Sequence[tuple[str, bool, Standing]]) -> str:
+    """Say where tokens stand, by their layer and whether tokens were taken back before; and where alone they do so."""
+
+    def describe(chosen: Sequence[tuple[str, bool, Standing]]) -> str:
+        known = set.intersection(*(set(part) for *_, part in chosen))
+        return describe_places({label: torch.cat([part[label] for *_, part in chosen]) for label in known})
+
+    layers = list(dict.fromkeys(layer for layer, *_ in parts))
+    by_layer = {layer: describe([part for part in parts if part[0] == layer]) for layer in layers}
+    wrong = [layer for layer in layers if by_layer[layer]]
+    if len({by_layer[layer] for layer in wrong}) == 1 and len(wrong) < len(layers):
+        return f"{by_layer[wrong[0]]} {' and '.join(wrong)} alone"
+    after = [part for part in parts if part[1]]
+    if after and len(after) < len(parts) and not describe([part for part in parts if not part[1]]):
+        return f"{text} once tokens were taken back" if (text := describe(after)) else ""
+    return describe(parts)
+
+
 def _list_mistakes(standing: Standing) -> Iterator[tuple[str, Tensor]]:
     """Yield what may be done to places, as what is said of it, with the places that it gives."""
     meant, stood = standing["meant"].double(), standing["stood"].double()
