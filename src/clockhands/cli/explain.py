@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -114,3 +115,4 @@ def _leave_torch_out(options: Options) -> None:
     if alone and options.to in (None, *FORMATS):
         sys.modules["torch"] = None  # type: ignore[assignment]
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+        warnings.filterwarnings("ignore", category=FutureWarning)  # of keys that a file has, and that are told anyway
