@@ -22,6 +22,7 @@ from clockhands.attention import (
 )
 from clockhands.attention.reference import Recorder
 from clockhands.attention.request import (
+    LOW_PRECISION,
     WHOLE_ROWS,
     AttentionRequest,
     GivenKeyPositions,
@@ -58,7 +59,7 @@ KERNELS: tuple[_Kernel, ...] = (
 )
 """The kernels in the order in which they are asked; the last serves every request."""
 PLAIN_KERNELS: tuple[_Kernel, ...] = (short_rows, by_distance, fused_kernel)
-"""Those for a scheme that has nothing left to do after ``rotate``."""
+"""Those for a scheme that has nothing left to do after ``rotate``: for many heads, for 16 bits, and for all else."""
 WHOLE_BIAS_KERNELS: tuple[_Kernel, ...] = (reference, fused_kernel)
 """Those that take a bias whole, whatever it is."""
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
@@ -120,7 +121,8 @@ def attend(
         # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
         kernels = WHOLE_BIAS_KERNELS
     elif not request.hooks & AFTER_ROTATE:
-        kernels = PLAIN_KERNELS
+        few = q_BHSK.shape[0] * q_BHSK.shape[1] < short_rows.MANY_HEADS
+        kernels = PLAIN_KERNELS[-1:] if few and q_BHSK.dtype not in LOW_PRECISION else PLAIN_KERNELS
     else:
         request, kernels = _simplify(request), KERNELS
     chosen = kernels[-1]  # which serves every request

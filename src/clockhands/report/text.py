@@ -76,10 +76,10 @@ def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | No
     factor, _ = scale_unit(unit)
     number = value * factor if factor != 1.0 else value
     digits = 3 if not interval else choose_digits(interval[0] * factor, interval[1] * factor, 3, format_number)
-    return _find_told(number, sentence) or format_number(number, digits)
+    return _find_in_sentence(number, sentence) or format_number(number, digits)
 
 
-def _find_told(number: float, sentence: str) -> str:
+def _find_in_sentence(number: float, sentence: str) -> str:
     """Return how a sentence writes a number: of what in it is this number rounded, the longest; else nothing."""
     longest = ""
     for text in _NUMBER.findall(sentence):
