@@ -95,7 +95,7 @@ class Positioning(nn.Module):
         ``layer``: that before which it is added, for a scheme that adds again at every one (``universal``). Raises
         UsageError for vectors of another width than the embeddings, PositionError as ``encode`` does.
         """
-        added = None
+        pos, added = check_position_tensor(pos, "positions"), None
         for scheme in dict.fromkeys(self.schemes if layer == 0 else [self.get_scheme(layer)]):
             vectors = cast(Scheme, scheme).encode(pos, layer)
             if vectors is None:

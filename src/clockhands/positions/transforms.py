@@ -114,7 +114,7 @@ class _Drawn(Transform):
                 f"raise {name}.{'maximum' if self.length is None else 'length'}"
             )
         if not context.training:
-            drawn_L = _draw_once(self.maximum, length, self.seed, whole)
+            drawn_L = _draw_once(float(self.maximum), length, self.seed, whole)
         elif whole:
             drawn_L = torch.randperm(int(self.maximum), generator=context.generator)[:length].sort().values
         else:

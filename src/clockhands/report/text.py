@@ -79,7 +79,7 @@ def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | No
     return _find_in_sentence(number, sentence) or format_number(number, digits)
 
 
-def _find_in_sentence(number: float, sentence: str) -> str:
+def _find_in_sentence(number: Number, sentence: str) -> str:
     """Return how a sentence writes a number: of what in it is this number rounded, the longest; else nothing."""
     longest = ""
     for text in _NUMBER.findall(sentence):
