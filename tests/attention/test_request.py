@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import clockhands
 from clockhands import positions, schemes
-from clockhands.attention import Cache, Positioning, attend, attend_reference
+from clockhands.attention import Cache, Positioning, attend, attend_reference, record
 from clockhands.attention.request import find_line
 from clockhands.errors import ClockhandsError, ConfigError, PositionError, UsageError
 from clockhands.schemes import (
@@ -326,12 +326,26 @@ def test_a_logit_that_is_no_number_comes_out_where_it_belongs() -> None:
     assert out.isnan().any(-1).nonzero().tolist() == [[0, 0, 3]]
 
 
-def test_tiles_refuse_a_gradient_of_their_gradient() -> None:
-    q, pos = heads(tokens=160).requires_grad_(), torch.arange(160)
+@pytest.mark.parametrize(("batch", "tokens"), [(2, 160), (40, 10)], ids=["tiles", "short rows"])
+def test_a_gradient_of_the_gradient_is_refused_and_the_reference_has_it(batch: int, tokens: int) -> None:
+    q, pos, scheme = heads(batch, tokens=tokens).requires_grad_(), torch.arange(tokens), T5Bias(4, 64)
+
+    def run(q: Tensor) -> Tensor:
+        return attend(scheme, q, q, q, pos, pos, causal=True).square().sum()
+
+    with pytest.raises(UsageError, match="create_graph=True asks for"):
+        torch.autograd.grad(run(q), q, create_graph=True)
+    with record(lambda computed: None):
+        (grad,) = torch.autograd.grad(run(q), q, create_graph=True)
+        (second,) = torch.autograd.grad(grad.square().sum(), q)
+    assert second.abs().max() > 0
+
+
+def test_what_was_computed_may_be_written_into() -> None:
+    q, pos = heads(40).requires_grad_(), torch.arange(10)
     out = attend(T5Bias(4, 64), q, q, q, pos, pos, causal=True)
-    (grad,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    out += 1
+    out.sum().backward()
 
 
 def test_a_compiled_model_is_not_checked() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.autograd.function import once_differentiable
 
-from clockhands.attention.request import LOW_PRECISION, AttentionRequest
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest, first_derivative_only
 from clockhands.schemes.content.sinks import softmax_with_sinks
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
@@ -196,7 +195,7 @@ class _WithSinks(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (gradient,), (q, k, v, sink, mask, out, total) = grads, ctx.saved_tensors
         dqkv = _KERNEL_BACKWARD(

@@ -236,12 +236,14 @@ class _Watch:
 
     def note_cache(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         """Keep at the cache where its tokens stand, and under which schemes they were read."""
-        if torch.compiler.is_compiling() or self.places is None:
+        # Those that the layers were handed: another thread may be running the same model.
+        places = named.get(_PLACES, self.places)
+        if torch.compiler.is_compiling() or places is None:
             return
         made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
         for cache in (_find_cache(_bind(stack, args, named)), *made):
             if hasattr(cache, "get_seq_length"):
-                setattr(cache, _MARK, (self.places.counted, [entry.number for entry in self.list_installed()]))
+                setattr(cache, _MARK, (places.counted, [entry.number for entry in self.list_installed()]))
 
 
 def _find_model(model: Any) -> Any:

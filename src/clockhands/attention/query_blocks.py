@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from clockhands.attention import fused_kernel
-from clockhands.attention.request import FEW_QUERIES, AttentionRequest
+from clockhands.attention.request import FEW_QUERIES, AttentionRequest, first_derivative_only
 from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Tensor
 
@@ -95,7 +94,7 @@ class _Blockwise(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
         blocks, inputs, wanted = ctx.blocks, ctx.saved_tensors, ctx.needs_input_grad[1:]
         totals = [torch.zeros_like(x) if want else None for x, want in zip(inputs, wanted, strict=True)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import chain
 from numbers import Real
 from typing import Any, NamedTuple, cast
@@ -142,7 +142,7 @@ def check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor
     own = next(chain(scheme.parameters(), scheme.buffers()), None)
     name = f"the scheme {type(scheme).__name__}"
     for what, x in (("positions of queries", qpos), ("positions of keys", kpos), (name, own)):
-        if x is not None and x.device != q.device and not (x is own and q.is_meta):  # of shapes alone no number is read
+        if x is not None and x.device != q.device and not q.is_meta:  # of shapes alone no number is read
             raise UsageError(f"q is on {q.device}, and {what} on {x.device}; move it with .to(q.device)")
     made_heads, made_width = scheme.made_for
     if made_heads is not None and made_heads != heads:
@@ -224,9 +224,25 @@ def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
             f"or 1 where all are alike; {advice}"
         )
     readable = mask.is_floating_point() and mask.device.type == "cpu" and not (is_traced() or torch.jit.is_tracing())  # type: ignore[attr-defined]
-    if readable and mask.numel() and mask.amax() == 1 and bool(((mask == 0) | (mask == 1)).all()):
+    readable = readable and mask.numel() > 0 and not mask.requires_grad
+    if readable and mask.amin() == 0 and mask.amax() == 1 and bool(((mask == 0) | (mask == 1)).all()):
         raise UsageError("this mask has zeros and ones as floats, which would be added to the logits; pass mask.bool()")
     return mask
+
+
+def first_derivative_only(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a derivative of this one; PyTorch's ``once_differentiable`` lets ``autograd.grad`` leave it out."""
+
+    @wraps(backward)
+    def checked(ctx: Any, *grads: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise UsageError(
+                "the fast ways of attention have no second derivative, which create_graph=True asks for; compute it by "
+                "the reference, inside `with clockhands.attention.record(lambda computed: None):`"
+            )
+        return backward(ctx, *grads)
+
+    return checked
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from clockhands.attention.request import AttentionRequest
+from clockhands.attention.request import AttentionRequest, first_derivative_only
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Bool, Float, Tensor
@@ -75,22 +74,24 @@ class _ShortRows(torch.autograd.Function):
         # The numbers that PyTorch's own dropout draws, in its order.
         noise = torch.empty_like(weights).bernoulli_(1 - rate).div_(1 - rate) if rate else None
         kept = weights if noise is None else weights * noise
-        out_NSK = torch.bmm(kept.flatten(0, 1), v_NTK)
-        ctx.save_for_backward(q_NSK, k_NTK, v_NTK, out_NSK, weights, noise, kept)
+        out = q.new_empty(*q.shape[:3], v.shape[3])  # no view of what is saved: the caller may write into it
+        torch.bmm(kept.flatten(0, 1), v_NTK, out=out.view(-1, *out.shape[2:]))
+        ctx.save_for_backward(q_NSK, k_NTK, v_NTK, weights, noise, kept)
         ctx.scale, ctx.bias_shape = scale, None if bias is None else bias.shape
-        return out_NSK.view(*q.shape[:3], v.shape[3])
+        return out
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        q_NSK, k_NTK, v_NTK, out_NSK, weights, noise, kept = ctx.saved_tensors
+        q_NSK, k_NTK, v_NTK, weights, noise, kept = ctx.saved_tensors
         grad_NSK = grads[0].flatten(0, 1)
         dv_NTK = torch.bmm(kept.flatten(0, 1).transpose(1, 2), grad_NSK)
         error_NST = torch.bmm(grad_NSK, v_NTK.transpose(1, 2))
         if noise is not None:
             error_NST.mul_(noise.flatten(0, 1))
-        # The gradient of a logit is w (dw - Σ w dw); that sum is the product of the row's output and gradient.
-        error_NST.sub_((grad_NSK * out_NSK).sum(-1, keepdim=True)).mul_(weights.flatten(0, 1))
+        weights_NST = weights.flatten(0, 1)
+        # The gradient of a logit is w (dw - Σ w dw).
+        error_NST.sub_((weights_NST * error_NST).sum(-1, keepdim=True)).mul_(weights_NST)
         dbias = error_NST.view_as(weights).sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None
         if ctx.needs_input_grad[3]:
             error_NST = error_NST * ctx.scale  # the bias may have been given its gradient without a copy

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from clockhands.attention.request import AttentionRequest, Line
+from clockhands.attention.request import AttentionRequest, Line, first_derivative_only
 from clockhands.shapes import Float, Tensor
 
 ROWS, ELEMENTS = 128, 1 << 18
@@ -275,7 +274,7 @@ class _Tiled(torch.autograd.Function):
         return out.unflatten(0, q.shape[:2])
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
         q, k, v, curve, mask, sink, out, logsum = ctx.saved_tensors
         work, grad = TileWork(q, k, v, curve, mask, sink, *ctx.rest), grads[0].contiguous().flatten(0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,11 @@ def count_up(
 
     Raises PositionError for sizes that are no whole numbers from 0.
     """
-    if not all(isinstance(size, (int, torch.SymInt)) and size >= 0 for size in (batch, length)):
+    try:  # a number of numpy, or a tensor of one, is a number too
+        sizes = [size if isinstance(size, torch.SymInt) else operator.index(size) for size in (batch, length)]
+    except TypeError:
+        sizes = [-1]
+    if min(sizes) < 0:
         raise PositionError(f"count_up takes the number of texts and of tokens, and was given {batch!r} and {length!r}")
     return torch.arange(start, start + length, device=device).expand(batch, length)
 

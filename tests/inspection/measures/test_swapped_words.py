@@ -92,7 +92,8 @@ def test_special_tokens_are_no_part_of_the_mean() -> None:
 def test_a_text_without_sentences(german: Any) -> None:
     found = _swapped(_subject(german), ["ein"])
     assert found.light == "skip" and found.verdict == (
-        "At least 6 lines of the text of at most 20 words are needed in which two words can be swapped and that are "
+        "At least 6 lines of at most 20 words, among the first 4,096 of the text, are needed in which two words can be "
+        "swapped and that are "
         "not longer than the model reads; there are 0."
     )
 

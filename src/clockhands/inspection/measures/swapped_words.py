@@ -14,7 +14,13 @@ from clockhands.inspection.number_format import format_estimate
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sentences import MOST_WORDS, Swap, make_english_swaps, make_text_swaps
+from clockhands.inspection.reading.sentences import (
+    MOST_LOOKED_AT,
+    MOST_WORDS,
+    Swap,
+    make_english_swaps,
+    make_text_swaps,
+)
 from clockhands.models.subject import Subject
 from clockhands.pretrained import encode_bare, find_special_tokens
 from clockhands.shapes import Float, Tensor
@@ -106,7 +112,8 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
             "of tokens: the tokenizer belongs to another model."
         )
     if len(swaps) < FEWEST_SENTENCES:
-        sentences = "built-in English sentences" if is_english else f"lines of the text of at most {MOST_WORDS} words"
+        lines = f"lines of at most {MOST_WORDS} words, among the first {MOST_LOOKED_AT:,} of the text,"
+        sentences = "built-in English sentences" if is_english else lines
         return (
             f"At least {FEWEST_SENTENCES} {sentences} are needed in which two words can be swapped and that are not "
             f"longer than the model reads; there are {len(swaps)}."
