@@ -236,8 +236,7 @@ class _Watch:
 
     def note_cache(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         """Keep at the cache where its tokens stand, and under which schemes they were read."""
-        # Those that the layers were handed: another thread may be running the same model.
-        places = named.get(_PLACES, self.places)
+        places = named.get(_PLACES, self.places)  # those of this pass: another thread may run the same model
         if torch.compiler.is_compiling() or places is None:
             return
         made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
