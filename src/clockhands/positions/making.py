@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import torch
 
@@ -15,19 +16,19 @@ TokenMask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 
 
 def count_up(
-    batch: int, length: int, *, start: int = 0, device: torch.device | str | None = None
+    batch: SupportsIndex, length: SupportsIndex, *, start: int = 0, device: torch.device | str | None = None
 ) -> Int[Tensor, "B S"]:
     """Return start, start + 1, ... in every row, [B, S]: text without padding, after ``start`` cached tokens.
 
     Raises PositionError for sizes that are no whole numbers from 0.
     """
     try:  # a number of numpy, or a tensor of one, is a number too
-        sizes = [size if isinstance(size, torch.SymInt) else operator.index(size) for size in (batch, length)]
+        rows, count = (size if isinstance(size, torch.SymInt) else operator.index(size) for size in (batch, length))
     except TypeError:
-        sizes = [-1]
-    if min(sizes) < 0:
+        rows = count = -1
+    if rows < 0 or count < 0:
         raise PositionError(f"count_up takes the number of texts and of tokens, and was given {batch!r} and {length!r}")
-    return torch.arange(start, start + length, device=device).expand(batch, length)
+    return torch.arange(start, start + count, device=device).expand(rows, count)  # type: ignore[arg-type]
 
 
 def count_from_mask(mask_BS: TokenMask) -> Int[Tensor, "B S"]:
