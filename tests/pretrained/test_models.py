@@ -219,6 +219,9 @@ def test_the_size_is_that_of_float32_whatever_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"a": torch.zeros(3, 5, dtype=torch.float16), "b": torch.zeros(7)}, path)
     assert count_stored_bytes(tmp_path, {}) == 4 * (15 + 7)
+    # The causal mask that GPT-2 and Pythia were saved with for years is of whole numbers.
+    save_file({"a": torch.zeros(22), "h.0.attn.bias": torch.ones(2, 2, dtype=torch.uint8)}, path)
+    assert count_stored_bytes(tmp_path, {}) == 4 * (22 + 4)
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(CheckpointError, match="is no safetensors file, or a damaged one"):
         count_stored_bytes(tmp_path, {})

@@ -29,6 +29,7 @@ MASKS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$")
 """Names under which older versions of transformers saved the causal masks of GPT-J and GPT-Neo."""
 _SCALES = re.compile(r"(weight_scale(_inv|_2)?|\.scales|SCB|absmax|qzeros|weight_zero_point)$")
 """Names of what quantised weights are multiplied by and shifted by: without it they are other numbers."""
+_QUANTISED = {"quantization_config", "compression_config"}
 _WHOLE = re.compile(r"^[IU]\d")
 """Types of whole numbers, as safetensors names them."""
 
@@ -199,7 +200,8 @@ def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
         for name, kind in kinds.items():
             if name in holders:
                 raise CheckpointError(f"{name} stands in two files, {holders[name]} and {path}; take out the wrong one")
-            if _WHOLE.match(kind) and name.endswith((".weight", ".bias")) and "quantization_config" not in raw:
+            # Causal masks of old versions are whole numbers too: h.0.attn.bias of GPT-2, attention.bias of Pythia.
+            if _WHOLE.match(kind) and name.endswith(".weight") and not raw.keys() & _QUANTISED:
                 raise CheckpointError(
                     f"{path} holds {name} as whole numbers ({kind}), and {CONFIG} does not say how they are quantised; "
                     "put back the configuration that was saved with them"
