@@ -15,6 +15,7 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
     BertConfig,
     BertForMaskedLM,
     BertModel,
@@ -135,6 +136,12 @@ def test_numbers_of_eight_bits_are_refused_where_a_layer_would_multiply_them(lla
         load_model(AutoModelForCausalLM, change_config(llama, quantization_config={"quant_method": "fp8"}))
 
 
+def test_a_part_that_nothing_reads_is_told_also_where_it_is_quantised(llama: Path) -> None:
+    add(**{"mtp.fc.weight": torch.ones(8, 8), "mtp.fc.weight_scale_inv": torch.ones(1)})(llama)
+    with pytest.warns(ClockhandsWarning, match=r"mtp\.fc\.weight, mtp\.fc\.weight_scale_inv are not read"):
+        load_model(AutoModelForCausalLM, llama)
+
+
 def test_layers_that_the_files_have_too_many_are_told(llama: Path) -> None:
     with pytest.warns(ClockhandsWarning, match=r"its LlamaModel has no place for: .* and 6 more are not read") as told:
         model = load_model(AutoModel, change_config(llama, num_hidden_layers=1))
@@ -178,6 +185,35 @@ def test_tied_weights_stand_in_the_files_once(tmp_path: Path) -> None:
         change_weights(tmp_path / "model.safetensors", lambda weights, stored=stored: weights.update(stored))
         opened = load_model(AutoModelForCausalLM, tmp_path)
         assert torch.equal(opened.lm_head.weight, model.transformer.wte.weight)
+    # NaN is not equal to itself, and is another fault than two values of one weight.
+    change_weights(tmp_path / "model.safetensors", lambda weights: [x.fill_(torch.nan) for x in weights.values()])
+    assert load_model(AutoModelForCausalLM, tmp_path).lm_head.weight.isnan().all()
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5"])
+def test_a_head_that_the_file_unties_is_another_weight(kind: str, tmp_path: Path) -> None:
+    """As Flan-T5 and mT5 are published; their classes in transformers 5 set the key to true, and read both."""
+    sizes = {"vocab_size": 11, "d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **sizes)).save_pretrained(tmp_path)
+    head = torch.ones(11, 8)
+    change_weights(tmp_path / "model.safetensors", lambda weights: weights.update({"lm_head.weight": head}))
+    model = load_model(AutoModelForSeq2SeqLM, change_config(tmp_path, tie_word_embeddings=False))
+    assert torch.equal(model.lm_head.weight, head) and not torch.equal(model.shared.weight, head)
+    with pytest.raises(CheckpointError, match=r"it ties lm_head\.weight to shared\.weight"):
+        load_model(AutoModelForSeq2SeqLM, change_config(tmp_path, tie_word_embeddings=True))
+
+
+def test_an_index_may_name_a_copy_that_was_left_out(tmp_path: Path) -> None:
+    """As scripts write it that drop tied weights from the shards and keep the table of the pickled files."""
+    model = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=11, n_embd=8, n_layer=1, n_head=2))
+    model.save_pretrained(tmp_path, max_shard_size="1KB")
+    path = tmp_path / "model.safetensors.index.json"
+    table = json.loads(path.read_text("utf8"))
+    table["weight_map"]["lm_head.weight"] = table["weight_map"]["transformer.wte.weight"]
+    path.write_text(json.dumps(table))
+    raw = json.loads((tmp_path / "config.json").read_text("utf8"))
+    assert count_stored_bytes(tmp_path, raw) == table["metadata"]["total_size"]
+    assert torch.equal(load_model(AutoModelForCausalLM, tmp_path).lm_head.weight, model.transformer.wte.weight)
 
 
 def test_masks_that_older_versions_saved_are_no_weights(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:

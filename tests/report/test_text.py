@@ -46,6 +46,8 @@ def test_quantity_and_span() -> None:
     assert format_interval((0.0671, 0.0677), SHARE, "6.7 % (95 % interval 6.7 % to 6.8 %)") == "[6.7, 6.8]"
     assert format_interval((0.5, 0.5)) == "[0.5, 0.5]"
     assert format_interval(None) == ""
+    # Both ends round to a number of the sentence that is neither.
+    assert format_interval((0.462, 0.538), "", "No better than a guess, which is 0.5.") == "[0.462, 0.538]"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,9 @@ def test_quantity_and_span() -> None:
         (-0.0213, "nats", "better by 0.02 nats (-0.021)", "−0.021"),
         (47117.2, "", "from 6.3 to 47,117 positions", "47,117"),
         (4, "heads", "0 of 8 heads, possibly 4", "4"),
+        (0.0372, SHARE, "between 3.7 and 4.3 %", "3.7"),
+        (0.9662, SHARE, "It reads 97 items of 120.", "96.6"),
+        (96.62, "tokens", "97 % of them", "96.6"),
         (0.5, "", "", "0.5"),
     ],
 )

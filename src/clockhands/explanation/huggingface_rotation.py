@@ -108,7 +108,7 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
     vllm, old = filled.program == "vllm", filled.program == "transformers4"
     if filled.model == "chatglm" and filled.raw.get("rope_ratio") is not None:
         base *= check_number(filled.raw["rope_ratio"], "rope_ratio", filled.source)
-        table.origin["base"] = "10,000 in the code, times rope_ratio"
+        table.origin["base"] = "10,000 in the code, times rope_ratio; ChatGLM2-32K divides positions by it instead"
     if rule == "ntk":  # of GTE: a base times the factor, and all frequencies divided by factor^(2/d)
         base *= table.number("factor", None, "factor", least=1)
         table.origin["base"] += ", times factor"

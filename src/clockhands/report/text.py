@@ -24,7 +24,10 @@ _ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/
 """A path from the root with at least one folder; no address, no tag, no fraction."""
 _MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
 """A hyphen before a number, at the beginning of a word or of an interval's end; none between numbers or in a name."""
-_NUMBER = re.compile(r"(?<![\w.,−-])[−-]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w|\.\d)")
+_NUMBER = re.compile(
+    r"(?<![\w.,−-])([−-]?\d+(?:,\d{3})*(?:\.\d+)?)(?!\w|\.\d)(?=(\s*%|\s(?:to|and|or)\s[−-]?[\d.,]+\s*%)?)"
+)
+"""A number, and the percent sign behind it, or behind the next one as in "3.7 to 4.3 %"."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!al\.)(?<!vs\.)(?<!cf\.)\s+|\n")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -76,13 +79,18 @@ def format_amount(value: Scalar, unit: str = "", interval: Sequence[Number] | No
     factor, _ = scale_unit(unit)
     number = value * factor if factor != 1.0 else value
     digits = 3 if not interval else choose_digits(interval[0] * factor, interval[1] * factor, 3, format_number)
-    return _find_in_sentence(number, sentence) or format_number(number, digits)
+    return _find_in_sentence(number, unit, sentence) or format_number(number, digits)
 
 
-def _find_in_sentence(number: Number, sentence: str) -> str:
-    """Return how a sentence writes a number: of what in it is this number rounded, the longest; else nothing."""
+def _find_in_sentence(number: Number, unit: str, sentence: str) -> str:
+    """Return how a sentence writes a number: of what in it is this number rounded, the longest; else nothing.
+
+    A share is written before a percent sign, and nothing else is: "97 items" is not 96.6 % rounded.
+    """
     longest = ""
-    for text in _NUMBER.findall(sentence):
+    for text, share in _NUMBER.findall(sentence):
+        if bool(share) != (scale_unit(unit)[1][:1] == "%"):
+            continue
         bare = text.replace(",", "").replace("−", "-")
         rounding = 0.5 * 10.0 ** -len(bare.partition(".")[2])
         # A single whole digit may be another number of the sentence: "4 heads" is not 4.2 rounded.
@@ -103,6 +111,8 @@ def format_interval(interval: Sequence[Number] | None, unit: str = "", sentence:
     if not interval:
         return ""
     low, high = (format_amount(end, unit, interval, sentence) for end in interval)
+    if low == high:  # the sentence has one number, which both ends round to
+        low, high = (format_amount(end, unit, interval) for end in interval)
     return f"[{low}, {high}]"
 
 
