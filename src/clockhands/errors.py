@@ -105,9 +105,9 @@ class ClockhandsWarning(UserWarning):
     """Something was done in another way than a user may expect: text was cut, left out, or read in another way."""
 
 
-def cut_long_line(line: str, room: int = 1000) -> str:
-    """Cut one line of a message to ``room`` characters: a damaged file may hold a name of many thousand characters."""
-    return line if len(line) <= room else f"{line[: room - 100]}... ({len(line):,} characters)"
+def cut_long_line(line: str) -> str:
+    """Cut one line of a message to 1,000 characters: a damaged file may hold a name of many thousand characters."""
+    return line if len(line) <= 1000 else f"{line[:900]}... ({len(line):,} characters)"
 
 
 def show_value(value: object, room: int = 100) -> str:

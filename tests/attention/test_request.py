@@ -109,17 +109,11 @@ MISTAKES: list[tuple[Any, str]] = [
         r"positions of queries are \[2, 9\], and q is \[2, 4, 10, 16\].*for each of the 10",
     ),
     (tried(RoPE(16), pos=POS[:1].expand(3, -1)), r"positions are \[3, 10\].*one row for each of the 2 texts, or one"),
-    (
-        tried(RoPE(16), pos=10),
-        r"queries must be a tensor \[batch, tokens\], and this is 10; make them with",
-    ),
+    (tried(RoPE(16), pos=10), r"queries must be a tensor \[batch, tokens\], and this is 10; make them with"),
     (tried(Alibi(8)), "Alibi was made for 8 heads, and queries have 4; set num_heads=4"),
     (tried(Composition(RoPE(16), Window(8))), "Composition was made for 8 heads, and queries have 4"),
     (tried(RoPE(16), mask=torch.ones(2, 1, 10, 10, dtype=torch.long)), r"mask is torch.int64, .* as mask.bool\(\)"),
-    (
-        tried(RoPE(16), mask=torch.ones(2, 10).bool()),
-        r"mask is \[2, 10\], .* here \[2, 4, 10, 10\].*\[:, None, None",
-    ),
+    (tried(RoPE(16), mask=torch.ones(2, 10).bool()), r"mask is \[2, 10\], .* here \[2, 4, 10, 10\].*\[:, None, None"),
     (tried(RoPE(16), mask=torch.ones(2, 10, 10).bool()), r"mask is \[2, 10, 10\].* mask\[:, None\] for one of pairs"),
     (tried(RoPE(16), heads()[0]), r"q is \[4, 10, 16\], but has four axes: \[batch, heads, tokens, width of a head\]"),
     (tried(RoPE(16), k=heads(width=8)), r"k \[2, 4, 10, 8\].*width of queries and keys must agree"),
@@ -139,10 +133,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: RoPE(16, 5e5), "RoPE takes head_dim by position, and 2 values were given; write options with"),  # type: ignore[misc]
     (lambda: RoPE(), r"RoPE needs head_dim, as in RoPE\(head_dim=64\)"),  # type: ignore[call-arg]
     (lambda: Sinusoidal(64).encode(10), r"Sinusoidal.encode must be a tensor \[batch, tokens\], and this is 10"),  # type: ignore[arg-type]
-    (
-        lambda: Sinusoidal(64).encode(torch.randn(2, 10, 64)),
-        r"takes positions .*\[2, 10, 64\] looks like embeddings",
-    ),
+    (lambda: Sinusoidal(64).encode(torch.randn(2, 10, 64)), r"takes positions .*\[2, 10, 64\] looks like embeddings"),
     (lambda: RoPE(16)(heads()), r"RoPE is no layer that is called; write attend\(rope, q, k, v, qpos, kpos\)"),
     (lambda: attend(Sinusoidal(64), heads(), heads(), heads(), POS, POS), "adds vectors at the embedding, and nobody"),
     (tried(RoPE(16), pos=POS.bfloat16()), "are torch.bfloat16, which has not every whole number above 256; give int64"),
@@ -168,10 +159,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (cached(10), r"positions must be a tensor \[batch, tokens\], and this is 10"),
     (cached(POS[:, :9]), r"positions of queries are \[2, 9\].* for each of the 10 queries"),
     (cached(POS, heads()[0]), "q is .4, 10, 16., but has four axes"),
-    (
-        cached(POS, heads(), heads(1)),
-        r"keys \[2, 4, 10, 16\], and the new ones are \[1, 4, 10, 16\]; begin each text",
-    ),
+    (cached(POS, heads(), heads(1)), r"keys \[2, 4, 10, 16\], and the new ones are \[1, 4, 10, 16\]; begin each text"),
     (
         lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(2, 10, 32)),
         r"places tokens by the input of the layer, \[batch, tokens, 64\], and x is \[2, 10, 32\]",

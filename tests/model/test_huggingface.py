@@ -9,13 +9,7 @@ import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    DynamicCache,
-    StaticCache,
-)
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, DynamicCache, StaticCache
 from transformers.cache_utils import EncoderDecoderCache
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
@@ -40,11 +34,7 @@ def test_a_cache_of_one_attention_is_refused_and_the_one_that_the_message_names_
     assert cache.get_seq_length() == 4
 
 
-OPENERS = {
-    "encoder-decoder": AutoModelForSeq2SeqLM,
-    "decoder": AutoModelForCausalLM,
-    "encoder": AutoModelForMaskedLM,
-}
+OPENERS = {"encoder-decoder": AutoModelForSeq2SeqLM, "decoder": AutoModelForCausalLM, "encoder": AutoModelForMaskedLM}
 
 
 def logits(made: Any, text: torch.Tensor) -> torch.Tensor:

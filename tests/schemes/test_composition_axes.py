@@ -16,17 +16,7 @@ from clockhands import positions
 from clockhands.attention import attend, attend_reference, by_distance, window_blocks
 from clockhands.attention.request import make_request
 from clockhands.errors import PositionError
-from clockhands.schemes import (
-    CATALOGUE,
-    Chunks,
-    Composition,
-    MRoPE,
-    RoPE,
-    Scheme,
-    SSMax,
-    Temperature,
-    Window,
-)
+from clockhands.schemes import CATALOGUE, Chunks, Composition, MRoPE, RoPE, Scheme, SSMax, Temperature, Window
 from tests.schemes.laws import HEADS, LENGTH, WIDTH, Inputs, decode, encoded, inputs, make, run
 from tests.schemes.oracles import ORACLES, Case, weights
 from tests.schemes.peers import compute_bias

@@ -92,20 +92,10 @@ def attend(
     do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
     and ``locate``, which ``Positioning`` calls.
     """
-    if (
-        isinstance(q_BHSK, Tensor)
-        and isinstance(k_BHTK, Tensor)
-        and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel()))
-    ):
-        check_inputs(
-            scheme,
-            q_BHSK,
-            k_BHTK,
-            v_BHTK,
-            check_position_tensor(qpos, "positions"),
-            check_position_tensor(kpos, "positions"),
-            rotated,
-        )
+    tensors = isinstance(q_BHSK, Tensor) and isinstance(k_BHTK, Tensor)
+    if tensors and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel())):
+        qpos, kpos = check_position_tensor(qpos, "positions"), check_position_tensor(kpos, "positions")
+        check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
         # No query, no key, or shapes alone; sums of nothing keep the result in the graph of all three.
         nothing = 0 * (q_BHSK.sum() + k_BHTK.sum() + v_BHTK.sum())
         return q_BHSK.new_zeros(*q_BHSK.shape[:3], v_BHTK.shape[-1]) + nothing

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from clockhands.attention.request import LOW_PRECISION, AttentionRequest, first_derivative_only
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest, refuse_second_derivative
 from clockhands.schemes.content.sinks import softmax_with_sinks
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
@@ -195,8 +195,8 @@ class _WithSinks(torch.autograd.Function):
         return out
 
     @staticmethod
-    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        refuse_second_derivative()
         (gradient,), (q, k, v, sink, mask, out, total) = grads, ctx.saved_tensors
         dqkv = _KERNEL_BACKWARD(
             gradient, q, k, v, out, total, 0.0, ctx.causal, attn_mask=mask, scale=ctx.scale

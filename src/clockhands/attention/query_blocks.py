@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clockhands.attention import fused_kernel
-from clockhands.attention.request import FEW_QUERIES, AttentionRequest, first_derivative_only
+from clockhands.attention.request import FEW_QUERIES, AttentionRequest, refuse_second_derivative
 from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Tensor
 
@@ -94,8 +94,8 @@ class _Blockwise(torch.autograd.Function):
         return out
 
     @staticmethod
-    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        refuse_second_derivative()
         blocks, inputs, wanted = ctx.blocks, ctx.saved_tensors, ctx.needs_input_grad[1:]
         totals = [torch.zeros_like(x) if want else None for x, want in zip(inputs, wanted, strict=True)]
         # ``cut`` narrows the inputs to those of a block, and the sums of their gradients likewise.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from itertools import chain
 from numbers import Real
 from typing import Any, NamedTuple, cast
@@ -230,19 +230,13 @@ def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
     return mask
 
 
-def first_derivative_only(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse a derivative of this one; PyTorch's ``once_differentiable`` lets ``autograd.grad`` leave it out."""
-
-    @wraps(backward)
-    def checked(ctx: Any, *grads: Tensor) -> Any:
-        if torch.is_grad_enabled():
-            raise UsageError(
-                "the fast ways of attention have no second derivative, which create_graph=True asks for; compute it by "
-                "the reference, inside `with clockhands.attention.record(lambda computed: None):`"
-            )
-        return backward(ctx, *grads)
-
-    return checked
+def refuse_second_derivative() -> None:
+    """Raise UsageError in a ``backward`` that is itself to be derived: ``autograd.grad`` would leave that out."""
+    if torch.is_grad_enabled():
+        raise UsageError(
+            "the fast ways of attention have no second derivative, which create_graph=True asks for; compute it by "
+            "the reference, inside `with clockhands.attention.record(lambda computed: None):`"
+        )
 
 
 @dataclass(frozen=True)

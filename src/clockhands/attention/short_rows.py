@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from clockhands.attention.request import AttentionRequest, first_derivative_only
+from clockhands.attention.request import AttentionRequest, refuse_second_derivative
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Bool, Float, Tensor
@@ -81,8 +81,8 @@ class _ShortRows(torch.autograd.Function):
         return out
 
     @staticmethod
-    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        refuse_second_derivative()
         q_NSK, k_NTK, v_NTK, weights, noise, kept = ctx.saved_tensors
         grad_NSK = grads[0].flatten(0, 1)
         dv_NTK = torch.bmm(kept.flatten(0, 1).transpose(1, 2), grad_NSK)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from clockhands.attention.request import AttentionRequest, Line, first_derivative_only
+from clockhands.attention.request import AttentionRequest, Line, refuse_second_derivative
 from clockhands.shapes import Float, Tensor
 
 ROWS, ELEMENTS = 128, 1 << 18
@@ -274,8 +274,8 @@ class _Tiled(torch.autograd.Function):
         return out.unflatten(0, q.shape[:2])
 
     @staticmethod
-    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        refuse_second_derivative()
         q, k, v, curve, mask, sink, out, logsum = ctx.saved_tensors
         work, grad = TileWork(q, k, v, curve, mask, sink, *ctx.rest), grads[0].contiguous().flatten(0, 1)
         # The gradient of a softmax is w (dw - Σ w dw), and Σ w dw of a row is the product of its output and gradient.

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.attention import by_distance
 from clockhands.attention.fused_kernel import call_fused_kernel, fuses_sinks, spread_sinks
-from clockhands.attention.request import AttentionRequest, Line, first_derivative_only
+from clockhands.attention.request import AttentionRequest, Line, refuse_second_derivative
 from clockhands.schemes import Window
 from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Tensor
@@ -139,8 +139,8 @@ class _Overlap(torch.autograd.Function):
         return x.as_strided((len(x), size[0], size[2], x.shape[2]), strides, x.storage_offset() + start * x.stride(1))
 
     @staticmethod
-    @first_derivative_only
     def backward(ctx: Any, *grads: Tensor) -> Any:
+        refuse_second_derivative()
         (gradient,), (size, tokens, channels) = grads, ctx.shape
         blocks, width = gradient.shape[1:3]
         total = gradient.new_zeros(ctx.shape)

@@ -243,13 +243,8 @@ def _write_as_before(raw: dict[str, Any]) -> None:
     if (kinds := OLD_KINDS.get(str(raw.get("model_type")))) is not None:
         full, local = (default if raw.get(key) is None else raw[key] for key, default in kinds[:2])
         scaled = {**rule, "rope_type": kind or "default"}
-        raw["rope_parameters"] = {
-            "full_attention": {**scaled, "rope_theta": full},
-            "sliding_attention": {
-                **(copy.deepcopy(scaled) if kinds[2] else {"rope_type": "default"}),
-                "rope_theta": local,
-            },
-        }
+        near = {**(copy.deepcopy(scaled) if kinds[2] else {"rope_type": "default"}), "rope_theta": local}
+        raw["rope_parameters"] = {"full_attention": {**scaled, "rope_theta": full}, "sliding_attention": near}
         raw.pop("rope_scaling", None)
     for value in raw.values():
         if isinstance(value, dict):

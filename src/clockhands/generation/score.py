@@ -136,8 +136,8 @@ def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArr
     return np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)])
 
 
-def bootstrap_mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
-    """Compute the percentile bootstrap interval of the mean of N values (Efron & Tibshirani 1993, chapter 13).
+def bootstrap_mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Compute the 95 % percentile bootstrap interval of the mean of N values (Efron & Tibshirani 1993, chapter 13).
 
     If all values are equal, both ends are that value.
     """
@@ -145,9 +145,7 @@ def bootstrap_mean_interval(values: NDArray[np.float64], confidence: float = 0.9
 
     if len(values) < 2 or np.ptp(values) == 0:
         return float(values.mean()), float(values.mean())
-    result = bootstrap(
-        (values,), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile", rng=SEED
-    )
+    result = bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=SEED)
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 

@@ -61,11 +61,6 @@ def _compute_clamped_silu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-def _keep(x: Tensor) -> Tensor:
-    """Return x: a layer without an activation is linear."""
-    return x
-
-
 CLAMP = 7.0
 """The bound of the inputs of ``clamped-silu``."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -74,7 +69,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
     "clamped-silu": _compute_clamped_silu,
-    "identity": _keep,
+    "identity": torch.positive,  # x itself: the layer is linear
 }
 """The functions that ``TransformerConfig.activation`` names."""
 

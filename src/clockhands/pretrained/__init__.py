@@ -35,7 +35,6 @@ from clockhands.pretrained.files import (
 from clockhands.pretrained.models import (
     build_model,
     check_fits,
-    check_weights,
     count_numbers,
     count_stored_bytes,
     list_weight_files,
@@ -57,7 +56,6 @@ __all__ = [
     "WEIGHTS",
     "build_model",
     "check_fits",
-    "check_weights",
     "count_numbers",
     "count_stored_bytes",
     "encode_bare",

@@ -74,14 +74,14 @@ def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path)
     transformers then reads two weights, and other programs one of them. ``weights``: those in memory, by name.
     """
     for name, other in model.get_expanded_tied_weights_keys(all_submodels=True).items():
-        pair = weights.get(name), weights.get(other)
-        if any(weight is None or weight.is_meta for weight in pair) or pair[0] is pair[1]:
+        ours, theirs = weights.get(name), weights.get(other)
+        if ours is None or theirs is None or ours is theirs or ours.is_meta or theirs.is_meta:
             continue
-        one, two = pair[0], pair[1].to(pair[0].device)  # type: ignore[union-attr]
-        if one.equal(two) or one.nan_to_num().equal(two.nan_to_num()):
+        theirs = theirs.to(ours.device)
+        if ours.equal(theirs) or ours.nan_to_num().equal(theirs.nan_to_num()):
             continue
         # The classes of T5 say themselves that the two are one, and read both where the file says that they are two.
-        if not ({name, other} & _name_head(model) and _unties_head(read_configuration(source))):
+        if not _unties_head(model, {name, other}, read_configuration(source)):
             raise CheckpointError(
                 f"the weights in {source} are not those of the model that its {CONFIG} describes: it ties {name} to "
                 f"{other}, and the files hold both with different values; set tie_word_embeddings = false if two are "
@@ -89,15 +89,12 @@ def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path)
             )
 
 
-def _name_head(model: Any) -> set[str]:
-    """Return the name of the weights of the output layer; empty for a model without one."""
+def _unties_head(model: Any, names: set[str], raw: Mapping[str, Any]) -> bool:
+    """Return whether some of these weights are the output layer's, and a file says that it has its own."""
     head = model.get_output_embeddings()
-    return {f"{name}.weight" for name, module in model.named_modules() if head is not None and module is head}
-
-
-def _unties_head(raw: Mapping[str, Any]) -> bool:
-    text = raw.get("text_config")
-    return any(part.get("tie_word_embeddings") is False for part in (raw, text if isinstance(text, dict) else {}))
+    parts = [raw, *(part for part in (raw.get("text_config"),) if isinstance(part, dict))]
+    own = head is not None and any(part.get("tie_word_embeddings") is False for part in parts)
+    return own and any(module is head and f"{name}.weight" in names for name, module in model.named_modules())
 
 
 def _judge_report(
@@ -188,14 +185,6 @@ _ROOM = 1.2
 """What a model needs besides its weights, as a factor."""
 
 
-def check_weights(folder: Path, raw: Mapping[str, Any] | None = None) -> None:
-    """Raise CheckpointError unless the weights of a folder can be read without running code and fit the memory.
-
-    ``raw``: its configuration, which may name the file. Only the headers are read.
-    """
-    check_fits(count_stored_bytes(folder, raw or {}), folder)
-
-
 def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
     """Count what the tensors of a folder take as float32, from the headers of their files.
 
@@ -234,7 +223,7 @@ def _may_be_tied(name: str, raw: Mapping[str, Any]) -> bool:
     import transformers
 
     classes = (getattr(transformers, saved_from, None) for saved_from in raw.get("architectures") or ())
-    tied = [getattr(cls, "_tied_weights_keys", None) or {} for cls in classes]
+    tied = (getattr(cls, "_tied_weights_keys", None) or {} for cls in classes)
     return any(re.search(pattern, name) for pairs in tied for pattern in (*pairs, *dict(pairs).values()))
 
 

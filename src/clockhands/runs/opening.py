@@ -21,7 +21,8 @@ from clockhands.options import options_of
 from clockhands.pretrained import (
     CONFIG,
     GENERATION,
-    check_weights,
+    check_fits,
+    count_stored_bytes,
     explain_faults,
     is_own,
     load_model,
@@ -154,7 +155,7 @@ def open_model(
     fault = find_memory_fault(config.transformer_config, bytes_per_parameter=size)
     if fault is not None:
         raise CheckpointError(f"{folder / CONFIG}: {fault}")
-    check_weights(folder, raw)
+    check_fits(count_stored_bytes(folder, raw), folder)
     with explain_faults(folder, "the model in"):
         model = load_model(
             MODEL_CLASSES[config.transformer_config.architecture], folder, config=config, dtype=dtype,

@@ -21,7 +21,7 @@ from clockhands.data import Tokenizers
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import find_memory_fault
 from clockhands.model.transformer import Transformer
-from clockhands.pretrained import GENERATION, TOKENIZER, WEIGHTS, check_weights, refuse_not_finite
+from clockhands.pretrained import GENERATION, TOKENIZER, WEIGHTS, check_fits, count_stored_bytes, refuse_not_finite
 from clockhands.reading import read_json
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.opening import read_clockhands_config
@@ -107,7 +107,7 @@ def open_plain(folder: Path) -> PlainRun | None:
             or find_memory_fault(config) is not None
         ):
             return None
-        check_weights(folder, raw)
+        check_fits(count_stored_bytes(folder, raw), folder)
         source = _open_tokenizer(folder)
         target = _open_tokenizer(folder / "target") if (folder / "target" / TOKENIZER).is_file() else source
         if source is None or target is None:

@@ -12,39 +12,19 @@ from clockhands.errors import ConfigError, UsageError, show_value, suggest_neare
 from clockhands.options import check_value, fits
 
 OTHER_NAMES = {
-    "dim": ("head_dim", "width", "d_model"),
-    "d_head": ("head_dim",),
-    "head_size": ("head_dim",),
-    "rotary_dim": ("fraction", "head_dim"),
-    "rotary_pct": ("fraction",),
-    "partial_rotary_factor": ("fraction",),
-    "embed_dim": ("d_model", "width"),
-    "embedding_dim": ("width", "d_model"),
-    "hidden_size": ("d_model", "width"),
-    "dim_model": ("d_model", "width"),
-    "theta": ("base",),
-    "rope_theta": ("base",),
-    "theta_base": ("base",),
-    "max_period": ("base",),
-    "heads": ("num_heads",),
-    "n_heads": ("num_heads",),
-    "nhead": ("num_heads",),
-    "num_attention_heads": ("num_heads",),
-    "max_len": ("max_length", "original_length"),
-    "max_seq_len": ("max_length", "original_length"),
-    "max_position_embeddings": ("max_length", "original_length"),
-    "original_max_position_embeddings": ("original_length",),
-    "interleaved": ("layout",),
-    "is_neox_style": ("layout",),
-    "scaling": ("spectrum",),
-    "rope_scaling": ("spectrum",),
-    "rope_type": ("spectrum",),
-    "size": ("left", "max_length"),
-    "window": ("left",),
-    "window_size": ("left",),
-    "sliding_window": ("left",),
-    "num_buckets": ("buckets",),
-    "bidirectional": ("causal",),
+    "fraction": "rotary_dim rotary_pct partial_rotary_factor",
+    "head_dim": "dim d_head head_size rotary_dim",
+    "width": "dim embed_dim embedding_dim hidden_size dim_model",
+    "d_model": "dim embed_dim embedding_dim hidden_size dim_model",
+    "base": "theta rope_theta theta_base max_period",
+    "num_heads": "heads n_heads nhead num_attention_heads",
+    "left": "size window window_size sliding_window",
+    "max_length": "max_len max_seq_len max_position_embeddings size",
+    "original_length": "max_len max_seq_len max_position_embeddings original_max_position_embeddings",
+    "layout": "interleaved is_neox_style",
+    "spectrum": "scaling rope_scaling rope_type",
+    "buckets": "num_buckets",
+    "causal": "bidirectional",
 }
 """What other libraries call the sizes and options of our schemes: the first of ours that a scheme has is meant."""
 
@@ -120,7 +100,7 @@ def _check(name: str, value: Any, type_: Any) -> list[str]:
 
 def _suggest(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     """Return what is meant by a name that is no parameter."""
-    meant = next((own for own in OTHER_NAMES.get(name, ()) if own in parameters), None)
+    meant = next((own for own, others in OTHER_NAMES.items() if name in others.split() and own in parameters), None)
     if meant is not None:
         return f"; it is called {meant!r} here"
     if "spectrum" in parameters:

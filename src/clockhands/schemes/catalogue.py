@@ -171,41 +171,22 @@ def build(
         raise ConfigError(fault.faults, f"scheme {name!r}") from fault
 
 
-USUAL = {
-    "rotary": ("rope",),
-    "rope": ("rope",),
-    "nope": ("none",),
-    "nope position": ("none",),
-    "no position": ("none",),
-    "sin": ("sinusoidal",),
-    "sine": ("sinusoidal",),
-    "sincos": ("sinusoidal",),
-    "fixed": ("sinusoidal",),
-    "absolute": ("sinusoidal", "learned"),
-    "vanilla": ("sinusoidal",),
-    "embedding": ("learned",),
-    "relative": ("t5", "shaw"),
-    "relative key": ("shaw",),
-    "relative bias": ("t5",),
-    "disentangled": ("deberta",),
-    "sliding window": ("window",),
-    "local": ("window",),
-    "swa": ("window",),
-    "fox": ("forgetting",),
-    "forgetting transformer": ("forgetting",),
-    "dynamic ntk": ("rope",),
-    "ntk": ("rope",),
-    "yarn": ("rope",),
-    "longrope": ("rope",),
-    "linear scaling": ("rope",),
-    "position interpolation": ("rope",),
-    "p rope": ("rope",),
-    "attention sinks": ("sinks",),
-    "xl": ("transformer-xl",),
-    "rel shift": ("transformer-xl",),
-    "2d rope": ("axial", "mixed"),
+NICKNAMES = {
+    "rope": "rotary, rope, dynamic ntk, ntk, yarn, longrope, linear scaling, position interpolation, p rope",
+    "none": "nope, nope position, no position",
+    "sinusoidal": "sin, sine, sincos, fixed, absolute, vanilla",
+    "learned": "absolute, embedding",
+    "t5": "relative, relative bias",
+    "shaw": "relative, relative key",
+    "deberta": "disentangled",
+    "window": "sliding window, local, swa",
+    "forgetting": "fox, forgetting transformer",
+    "sinks": "attention sinks",
+    "transformer-xl": "xl, rel shift",
+    "axial": "2d rope",
+    "mixed": "2d rope",
 }
-"""Names of no scheme, library or model."""
+"""What people call a scheme, where that is the name of no scheme, library or model."""
 
 
 def _simplify(name: str) -> str:
@@ -223,7 +204,7 @@ def list_meant(name: str, schemes: Mapping[str, type[Scheme]]) -> list[str]:
     by_class = [key for key, kind in schemes.items() if wanted.replace(" ", "") in _spell(key, kind)]
     if by_class:
         return by_class
-    usual = [key for key in USUAL.get(wanted, ()) if key in schemes]
+    usual = [key for key, names in NICKNAMES.items() if wanted in names.split(", ") and key in schemes]
     by_model = [key for key, kind in schemes.items() if _names(wanted, kind.models)]
     by_peer = [key for key, kind in schemes.items() if _names(wanted, kind.peers)]
     return list(dict.fromkeys(usual + by_model + by_peer))

@@ -95,9 +95,9 @@ def _list_mistakes(standing: Standing) -> Iterator[tuple[str, Tensor]]:
     if "column" in standing:  # new tokens, not keys of the cache
         twice = "added to the positions that are given" if "default" in standing else "counted twice"
         yield "stands where the first row does", standing["first"]
-        yield "stands where it does with the pads counted", standing["column"]
         shift = stood[0] - standing["column"][0]
-        yield f"{_name_gap(shift)}, with the pads counted", standing["column"] + shift
+        counted = _name_gap(shift) if abs(shift) > _SAME else "stands where it does"
+        yield f"{counted} with the pads counted", standing["column"] + shift
         yield "stands where the longest row does", standing["longest"]
         yield "begins at position 0, pads and all", standing["column"] - standing["past"]
         yield f"stands too late by the length of the cache, which is {twice}", meant + standing["past"]
