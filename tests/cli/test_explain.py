@@ -68,6 +68,7 @@ def test_positions_are_written_for_an_architecture(llama: str, capsys: Capture) 
         (["--to", "smollm3", "--as", "vllm"], "--to smollm3 writes what transformers 5 reads; leave out --as"),
         (["--length", "0"], "argument --length: the value is 0, but must be at least 1"),
         (["--to", "hf5", "--llama-flags", "--rope-scale 2"], "--to writes one configuration; leave out the other"),
+        (["--to", "hf5", "--json", "--length", "9"], "another program reads; leave out --json and --length"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: list[str], told: str, llama: str, capsys: Capture) -> None:

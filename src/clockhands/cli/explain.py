@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from clockhands.cli.flags import POSITIONAL
+from clockhands.cli.flags import POSITIONAL, list_given
 from clockhands.errors import UsageError
 from clockhands.options import Count
 
@@ -84,6 +84,8 @@ def run(options: Options) -> int:
     if options.to:
         if other is not None:
             raise UsageError("--to writes one configuration; leave out the other")
+        if unused := list_given(options, ("json", "length")):
+            raise UsageError(f"--to writes what another program reads; leave out {' and '.join(unused)}")
         if options.to in FORMATS:
             print(convert(first, options.to))
             return 0
