@@ -12,10 +12,7 @@ import transformers
 from clockhands.errors import ConfigError, UsageError
 from clockhands.interchange.architectures import ARCHITECTURES
 from clockhands.interchange.fields import DECODERS, ENCODERS, REFUSED
-from clockhands.interchange.weights import (
-    copy_from_transformers,
-    copy_to_transformers,
-)
+from clockhands.interchange.weights import copy_from_transformers, copy_to_transformers
 from clockhands.model import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
 from clockhands.model.huggingface_config import ClockhandsConfig
@@ -77,13 +74,7 @@ DEEPSEEK = {
 THEIRS |= {
     "gpt_oss": (
         "GptOssForCausalLM",
-        {
-            "head_dim": 8,
-            "sliding_window": 5,
-            "rope_parameters": YARN,
-            "num_local_experts": 4,
-            "num_experts_per_tok": 2,
-        },
+        {"head_dim": 8, "sliding_window": 5, "rope_parameters": YARN, "num_local_experts": 4, "num_experts_per_tok": 2},
     ),
     "deepseek_v3": ("DeepseekV3ForCausalLM", DEEPSEEK),
     "modernbert": (

@@ -37,7 +37,7 @@ class LearnableFourier(Scheme):
     peers = ("willGuimont/learnable_fourier_positional_encoding",)
 
     def __init__(
-        self, width: int, *, axes: Count = 1, features: int = 64, hidden: int = 32, gamma: Positive = 10.0
+        self, width: int, *, axes: Count = 1, features: Count = 64, hidden: Count = 32, gamma: Positive = 10.0
     ) -> None:
         super().__init__()
         refuse(features < 2 or features % 2, f"learnable-fourier needs an even number of features, not {features}")

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.options import Count, FromZero
+from clockhands.options import Count, FromZero, NotNegative
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
@@ -42,7 +42,7 @@ class Learned(Scheme):
         *,
         max_length: Count = 512,
         beyond: Literal["raise", "clamp"] = "raise",
-        std: float = 0.02,
+        std: NotNegative = 0.02,
         offset: FromZero = 0,
     ) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
+from clockhands.options import Count
 from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
@@ -46,7 +47,7 @@ class Fire(Scheme):
         self,
         num_heads: int,
         *,
-        hidden: int = 32,
+        hidden: Count = 32,
         c: float = 0.1,
         length: float = 512.0,
         threshold: Literal["whole", "halved"] = "whole",

@@ -152,7 +152,7 @@ class LogCPB(_GridBias):
     name = "log-cpb"
     per_layer = True
 
-    def __init__(self, num_heads: int, *, rows: Count = 8, columns: Count | None = None, hidden: int = 512) -> None:
+    def __init__(self, num_heads: int, *, rows: Count = 8, columns: Count | None = None, hidden: Count = 512) -> None:
         super().__init__()
         self.window = (rows, rows if columns is None else columns)
         self.mlp = Perceptron(2, hidden, num_heads, activation=nn.ReLU, last_bias=False)

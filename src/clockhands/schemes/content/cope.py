@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
+from clockhands.options import Count
 from clockhands.schemes.pieces import list_pieces, reads_in_pieces
 from clockhands.schemes.scheme import AttentionInputs, Declares, Logits, MaskedPairs, Scheme
 from clockhands.shapes import Bool, Float, Tensor
@@ -38,7 +39,7 @@ class CoPE(Scheme):
     per_layer = True
     reads_heads = True
 
-    def __init__(self, head_dim: int, *, max_position: int = 64) -> None:
+    def __init__(self, head_dim: int, *, max_position: Count = 64) -> None:
         super().__init__()
         self.embedding_PK = nn.Parameter(torch.zeros(max_position, head_dim))
 

@@ -7,6 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
+from clockhands.options import Count
 from clockhands.schemes.bias.alibi import Alibi
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
@@ -48,7 +49,7 @@ class DAPE(Scheme):
         causal: bool = True,
         *,
         base: Literal["alibi", "kerple", "fire"] = "kerple",
-        hidden: int = 32,
+        hidden: Count = 32,
     ) -> None:
         super().__init__()
         self.base: Alibi | Kerple | Fire

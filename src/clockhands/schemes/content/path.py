@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clockhands.options import Count
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import drop_axis
@@ -53,7 +54,7 @@ class PaTH(Scheme):
     rowwise = False
 
     def __init__(
-        self, d_model: int, num_heads: int, head_dim: int, *, rank: int = 32, taps: int = 3, forget: bool = False
+        self, d_model: int, num_heads: int, head_dim: int, *, rank: Count = 32, taps: Count = 3, forget: bool = False
     ) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, head_dim

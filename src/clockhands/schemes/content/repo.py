@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.options import Positive
+from clockhands.options import Count, Positive
 from clockhands.schemes.frequencies import compute_angles, compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout, Rotary
 from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
@@ -49,7 +49,7 @@ class RePo(Rotary):
         num_heads: int,
         head_dim: int,
         *,
-        hidden: int | None = None,
+        hidden: Count | None = None,
         base: Positive = 10_000.0,
         layout: Layout = "half",
     ) -> None:

@@ -42,7 +42,7 @@ class Sinks(Scheme):
     def __init__(self, num_heads: int, *, start: float = 0.0, fixed: bool = False) -> None:
         super().__init__()
         self.start = start
-        self.sink_H = nn.Parameter(torch.full((num_heads,), start), requires_grad=not fixed)
+        self.sink_H = nn.Parameter(torch.full((num_heads,), float(start)), requires_grad=not fixed)
 
     def reset_parameters(self) -> None:
         self.sink_H.fill_(self.start)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
-from clockhands.options import Count, Positive
+from clockhands.options import Count, NotNegative, Positive
 from clockhands.schemes.frequencies import compute_angles, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, check_pairs
 from clockhands.schemes.rotary.trained_length import require_trained_length
@@ -62,7 +62,7 @@ class FoPE(Rotary):
         base: Positive = 10_000.0,
         layout: Layout = "half",
         original_length: Count | None = None,
-        std: float = 0.3,
+        std: NotNegative = 0.3,
         learned: bool = False,
         normalise: bool = True,
         rest: Literal["still", "code"] = "still",

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ClockhandsWarning, refuse_faults
-from clockhands.options import Count, FromTwo
+from clockhands.options import Count, FromTwo, NotNegative
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, choose_working_dtype, take_shared_row
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
@@ -59,7 +59,7 @@ class LieRE(Scheme):
         axes: Count = 2,
         block: FromTwo = 8,
         form: Literal["free", "partition", "dependent"] = "free",
-        std: float = 0.1,
+        std: NotNegative = 0.1,
     ) -> None:
         super().__init__()
         blocks = head_dim // block if head_dim % block == 0 else 0
