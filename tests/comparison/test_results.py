@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from clockhands.comparison.execution import run_plan
+from clockhands.comparison.findings import conclude
 from clockhands.comparison.results import PLAN, Comparison, ComparisonFolder, read_comparison
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.verdict_findings import conclude
 from clockhands.comparison.verdicts import judge
 from clockhands.errors import DataError, UsageError
 from tests.comparison.planted import COSTS, plan, results

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from clockhands.comparison.findings import conclude
 from clockhands.comparison.learning import find_groups
 from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.statistics.paired import Difference, estimate_difference
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.verdict_findings import conclude
 from clockhands.comparison.verdicts import Verdict, describe_difference, format_number, judge
 from clockhands.errors import DataError
 from tests.comparison.planted import results, shares

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from clockhands.comparison import Comparison, conclude
+from clockhands.comparison.findings import list_course
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.trial_findings import list_course
 from clockhands.findings import Figure, draw_seeds, join_words
 from clockhands.studies.study import Study
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clockhands.comparison.execution import compare, run_plan
+    from clockhands.comparison.findings import conclude
     from clockhands.comparison.plan import Plan, Variant, make_plan, read_plan
     from clockhands.comparison.results import Comparison, read_comparison
     from clockhands.comparison.trial import Trial
-    from clockhands.comparison.verdict_findings import conclude
     from clockhands.comparison.verdicts import Verdict, judge
 
 _HOME = {
@@ -29,7 +29,7 @@ _HOME = {
     "Variant": "plan",
     "Verdict": "verdicts",
     "compare": "execution",
-    "conclude": "verdict_findings",
+    "conclude": "findings",
     "judge": "verdicts",
     "make_plan": "plan",
     "read_comparison": "results",

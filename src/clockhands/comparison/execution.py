@@ -106,7 +106,7 @@ def compare(
     **overrides: Any,
 ) -> Findings:
     """Plan, run and conclude in one call; ``overrides`` are the arguments of ``make_plan``. Raises as these do."""
-    from clockhands.comparison.verdict_findings import conclude
+    from clockhands.comparison.findings import conclude
 
     return conclude(run_plan(make_plan(recipe, vary=vary, **overrides), out, workers=workers))
 

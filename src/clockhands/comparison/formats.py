@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from clockhands.comparison.findings import describe_method
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.verdict_findings import describe_method
 from clockhands.comparison.verdicts import format_score, judge
 from clockhands.findings import choose_digits
 from clockhands.findings.csv_text import write_csv
