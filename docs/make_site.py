@@ -60,7 +60,11 @@ CODE = re.compile(r"(^```.*?^```$)", flags=re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"^\$\$(.+?)\$\$$", flags=re.MULTILINE | re.DOTALL)
 API = {
     "attention": "A scheme in your own model, and in somebody else's.",
-    "schemes": "Every way to encode position, behind one interface.",
+    "schemes": "The interface of every way to encode position, compositions, and the catalogue.",
+    "schemes.absolute": "Schemes that add a vector to each token, or write one beside it.",
+    "schemes.rotary": "Schemes that turn queries and keys.",
+    "schemes.bias": "Schemes that add a number to each attention logit.",
+    "schemes.content": "Schemes whose positions or distances depend on what the tokens are.",
     "positions": "Positions as data: from a mask, packed, shifted, randomised.",
     "model": "The Transformer, and its Hugging Face classes.",
     "data": "Text, tokens, batches.",
@@ -80,7 +84,7 @@ API = {
     "catalogue": "Objects by name.",
 }
 """The packages with a page of their own, in the order of the site, and what is in each."""
-FIRST = {"attention": ["attend", "Positioning", "install"], "schemes": ["Scheme", "RoPE"]}
+FIRST = {"attention": ["attend", "Positioning", "install"], "schemes": ["Scheme"], "schemes.rotary": ["RoPE"]}
 """What stands first on the page of a package; the rest follows by its name."""
 
 
@@ -112,7 +116,10 @@ def write_site(folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
             text = relink(source.read_text("utf8"), source, target, places)
-            path.write_text(draw_formulas(make_live(text, target, models)), "utf8")
+            text = draw_formulas(make_live(text, target, models))
+            # The search reads what people look for: the answers, not the tables of numbers under them.
+            unsearched = target.startswith(("studies/", "answers/evidence/"))
+            path.write_text("---\nsearch: {exclude: true}\n---\n" * unsearched + text, "utf8")
         elif target == "schemes/browse.html":
             path.write_text(relink_catalogue(source.read_text("utf8")), "utf8")
         else:
@@ -342,9 +349,27 @@ def api() -> str:
     ])  # fmt: skip
 
 
+def list_public(package: str) -> dict[str, Any]:
+    """Return the public names of a package with values; a folder of schemes has those defined there."""
+    module = importlib.import_module(f"clockhands.{package.split('.')[0]}")
+    public = getattr(module, "__all__", None) or [
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    ]  # fmt: skip
+    values = {name: getattr(module, name) for name in public}
+    # The folder in which a scheme is defined has it: one page of all schemes would have half a megabyte.
+    return {name: value for name, value in values.items() if _find_page(value, package.split(".")[0]) == package}
+
+
+def _find_page(value: Any, package: str) -> str:
+    home = f"{getattr(value, '__module__', '')}."
+    inside = (page for page in API if page.startswith(f"{package}.") and home.startswith(f"clockhands.{page}."))
+    return next(inside, package)
+
+
 def find_home(package: str, name: str) -> str:
     """Return where a public name of a package is defined: griffe takes ``attention.install`` for the module."""
-    value = getattr(importlib.import_module(f"clockhands.{package}"), name)
+    value = list_public(package)[name]
     home = getattr(value, "__module__", "") if inspect.isclass(value) or inspect.isfunction(value) else ""
     return f"{home}.{name}" if home.startswith("clockhands.") else f"clockhands.{package}.{name}"
 
@@ -353,12 +378,7 @@ def package_page(package: str) -> Callable[[], str]:
     """Return a function that writes the page of a package: mkdocstrings asks its public names what they say."""
 
     def make() -> str:
-        module = importlib.import_module(f"clockhands.{package}")
-        public = getattr(module, "__all__", None) or [
-            name for name, value in vars(module).items()
-            if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-        ]  # fmt: skip
-        others = sorted(set(public) - set(FIRST.get(package, ())), key=str.lower)
+        others = sorted(set(list_public(package)) - set(FIRST.get(package, ())), key=str.lower)
         parts = [f"::: {find_home(package, name)}\n" for name in (*FIRST.get(package, ()), *others)]
         own = "    options: {members: false, show_root_heading: false, show_root_toc_entry: false}\n"
         return "\n".join([f"# clockhands.{package}\n", f"::: clockhands.{package}\n{own}", *parts])
