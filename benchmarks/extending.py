@@ -33,11 +33,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from clockhands.attention.install import NAME
 from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.extension import apply, choose_lengths, list_methods, measure
-from clockhands.extension.choose import choose_method
+from clockhands.extension.choose import choose_method, cut_trial_texts
 from clockhands.extension.methods import Method
 from clockhands.extension.reading import measure_losses
 from clockhands.extension.retrieval import TASKS, choose_writing, measure_retrieval
-from clockhands.extension.trial import cut_trial_texts
 from clockhands.models import open_language_model
 
 VOCABULARY, TRAINED, TIMES = 4096, 256, 8

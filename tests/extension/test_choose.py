@@ -11,7 +11,16 @@ import pytest
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.archive import Archive
 from clockhands.extension.choice_findings import describe_choice, make_choice_finding, make_trial_finding
-from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, choose_method, list_able, measure_lags
+from clockhands.extension.choose import (
+    MOST_ASKED,
+    Choice,
+    Judged,
+    _pick,
+    choose_method,
+    list_able,
+    measure_lags,
+    search_factors,
+)
 from clockhands.extension.methods import Method
 from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
@@ -107,7 +116,7 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
     assert bars.high == pytest.approx(dear) and bars.x == tuple(names[1:])
     card = write_card(findings, choice, "model", tmp_path).read_text()
     assert "| method |" in card and choice.chosen.method.name in card
-    for name in ("trial.measure_losses", "choose.measure_losses", "choose.measure_drift", "choose.measure_retrieval"):
+    for name in ("choose.measure_losses", "choose.measure_drift", "choose.measure_retrieval"):
         monkeypatch.setattr(f"clockhands.extension.{name}", _measure_again)
     again = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
     assert again.chosen.method == choice.chosen.method
@@ -167,3 +176,40 @@ def test_a_run_can_be_written_with_any_method() -> None:
     choice = Choice(32, 64, {"none": (3.0, 8)}, (plain, laid), laid, ())
     made = make_choice_finding(choice)
     assert [row[-2:] for row in made.table.rows] == [("yes", ""), ("yes", "chosen")]
+
+
+PAIRS = 12
+HIDDEN = np.linspace(1.0, 6.0, PAIRS)
+
+
+@pytest.mark.parametrize("evaluations", [3, 64, 200])
+def test_factors_are_found_within_the_evaluations(evaluations: int) -> None:
+    calls = []
+
+    def measure(factors_F: np.ndarray, text: int = 0) -> float:
+        assert (factors_F >= 1).all() and (factors_F <= 8).all() and (np.diff(factors_F) >= 0).all()
+        calls.append(factors_F)
+        return float((np.log(factors_F / HIDDEN) ** 2).mean())
+
+    starts = [np.full(PAIRS, 4.0), np.ones(PAIRS)]
+    best_F, loss = search_factors(measure, starts, 4.0, evaluations, seed=1)
+    assert len(calls) == evaluations
+    first = min(float((np.log(start / HIDDEN) ** 2).mean()) for start in starts)
+    assert loss == measure(best_F) <= first
+    assert evaluations < 64 or loss < first / 3
+
+
+def test_what_is_worse_on_the_first_text_than_the_last_parent_reads_no_other() -> None:
+    read: list[list[int]] = []
+    noise = np.random.default_rng(3).normal(0, 0.3, 4)
+
+    def measure(factors_F: np.ndarray, text: int) -> float:
+        if text == 0:
+            read.append([])
+        read[-1].append(text)
+        return float((np.log(factors_F / HIDDEN) ** 2).mean() + noise[text])
+
+    best_F, loss = search_factors(measure, [np.full(PAIRS, 4.0)], 4.0, 64, texts=4, seed=1)
+    assert len(read) == 64 and all(texts in ([0], [0, 1, 2, 3]) for texts in read)
+    assert read.count([0]) > 16, "texts are paired, so the first tells which is better"
+    assert loss == pytest.approx((np.log(best_F / HIDDEN) ** 2).mean() + noise.mean()), "the best has read all"

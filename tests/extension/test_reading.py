@@ -13,7 +13,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, Robe
 
 from clockhands.errors import DataError, UsageError
 from clockhands.extension import Tuning, apply, encode_text, list_methods, tune, write_extended
-from clockhands.extension.choose import choose_judged_tail, judge
+from clockhands.extension.choose import Setting, choose_judged_tail, judge
 from clockhands.extension.measure import measure
 from clockhands.extension.methods import Method, stretch_table
 from clockhands.extension.reading import (
@@ -26,7 +26,6 @@ from clockhands.extension.reading import (
     multiply_texts,
 )
 from clockhands.extension.retrieval import PLAIN, Writing
-from clockhands.extension.trial import Setting
 from clockhands.models import LanguageModel, open_language_model
 from tests.extension.planted import make_planted, make_stream
 from tests.runs.tiny import LENGTH, make_masking_tokenizer, save_model, save_own_model

@@ -14,10 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import apply, list_engine_lines, list_methods, write, write_extended
-from clockhands.extension.choose import Judged, judge
+from clockhands.extension.choose import Judged, Setting, judge
 from clockhands.extension.methods import find_dependence
 from clockhands.extension.reading import Drift, cut_texts
-from clockhands.extension.trial import Setting
 from clockhands.extension.write import make_cache_finding
 from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model
