@@ -49,8 +49,10 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     with pytest.raises(UsageError, match="transformers5"):
         read_positions(tmp_path, "transformers6")
-    with pytest.raises(UsageError, match="overrides change"):
-        read_positions(tmp_path / "bytes.txt", overrides="{}")
+    (tmp_path / "own.json").write_text(json.dumps({"model_type": "clockhands", "transformer": {}}))
+    for name in ("bytes.txt", "own.json"):  # of a run of this project they were passed over
+        with pytest.raises(UsageError, match="overrides change"):
+            read_positions(tmp_path / name, overrides="{}")
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,9 @@ def change(**keys: Any) -> Callable[[Path], object]:
         (change(tie_word_embeddings=True), r"it ties lm_head\.weight to model\.embed_tokens\.weight, and the files"),
         (add(**SCALES), r"up_proj\.weight_scale has no place in it"),
         (change(quantization_config={"quant_method": "theirs"}), r"quantised in a way .* 'theirs'"),
+        (lambda folder: (folder / "generation_config.json").write_text("{"), r"generation_config\.json"),
     ],
-    ids=["layers", "renamed", "size", "tied", "scales", "quantised"],
+    ids=["layers", "renamed", "size", "tied", "scales", "quantised", "generation"],
 )
 def test_what_the_files_do_not_hold_is_not_made_up(
     llama: Path, break_it: Callable[[Path], object], message: str

@@ -54,10 +54,11 @@ def _read_other(source: str | Path, path: Path, program: str, overrides: str | N
     if not is_config:
         return read_megatron(read_document(path, CheckpointError, "the arguments", LARGEST_ARGUMENTS), str(source))
     raw = read_json(path) if path.is_file() else read_configuration(source)
-    if "model_type" not in raw and "dim" in raw and "n_heads" in raw:
-        return read_params(raw, str(source))
-    if raw.get("model_type") == OWN:
-        return read_own(raw, str(source))
+    is_params = "model_type" not in raw and "dim" in raw and "n_heads" in raw
+    if is_params or raw.get("model_type") == OWN:
+        if overrides is not None:
+            raise UsageError(f"--hf-overrides change a config.json of transformers, and that of {source} is none")
+        return (read_params if is_params else read_own)(raw, str(source))
     if overrides is not None:
         raw = lay_over(raw, overrides)
 

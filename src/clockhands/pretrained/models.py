@@ -6,6 +6,7 @@ torch is imported where it is needed: whoever reads a configuration does without
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,16 @@ from safetensors import safe_open
 from clockhands.errors import CheckpointError, ClockhandsWarning, show_value
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained.configuration import read_configuration
-from clockhands.pretrained.files import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS, first_line, forbid_questions
+from clockhands.pretrained.files import (
+    ADAPTER,
+    CONFIG,
+    GENERATION,
+    INDEX,
+    PICKLES,
+    WEIGHTS,
+    first_line,
+    forbid_questions,
+)
 from clockhands.progress import quiet, without_bars
 from clockhands.reading import read_json, refuse_strange_file
 
@@ -55,8 +65,10 @@ def load_model(
         options: those of ``from_pretrained``.
 
     Raises CheckpointError for weights that are missing, which transformers would draw at random, for those of another
-    shape, for quantised ones that nothing undoes, and for two that should be one. No bar is drawn meanwhile.
+    shape, for quantised ones that nothing undoes, for two that should be one, and for a damaged generation_config.json.
     """
+    if os.path.lexists(settings := Path(source) / GENERATION):
+        read_json(settings)  # transformers passes over a damaged one in silence, and ends texts by another token
     # Weights of other sizes are ignored here so that the report names them.
     with forbid_questions(), without_bars(), quiet("transformers"):
         model, report = opener.from_pretrained(

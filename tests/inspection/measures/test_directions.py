@@ -57,6 +57,8 @@ def test_a_text_of_one_token_has_no_directions() -> None:
     subject, recorded = with_tables(random_rows(VOCAB), random_rows(LENGTH, 7))
     one = Capture(torch.full((8, LENGTH), 9), [], [], recorded.ordinary_T)
     assert "All token rows of the text are equal" in answer("directions", subject, one).verdict
+    one.ids_NT[0, LENGTH // 2 :] = 8  # without the first text no direction is left for the interval
+    assert "Nearly all of the text is one token" in answer("directions", subject, one).verdict
 
 
 @pytest.mark.parametrize("z", [3.0, -3.0, 1.0])

@@ -31,10 +31,12 @@ def _compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor
     """Return the overlap of two covariances, and its mean and standard deviation under random rotations.
 
     The overlap is tr(A B) / (‖A‖ ‖B‖), the RV coefficient (Escoufier 1973). Under Haar measure on O(D), tr(A B) has
-    mean tr A tr B / D and variance 2‖A°‖²‖B°‖² / ((D−1)(D+2)), with A° = A − (tr A / D) I.
+    mean tr A tr B / D and variance 2‖A°‖²‖B°‖² / ((D−1)(D+2)), with A° = A − (tr A / D) I. NaN where one is zero.
     """
     width = len(tokens_DD)
     norms = float(tokens_DD.norm() * positions_DD.norm())
+    if not norms:
+        return math.nan, math.nan, math.nan
     overlap = float((tokens_DD * positions_DD).sum()) / norms
     traces = [float(matrix.trace()) for matrix in (tokens_DD, positions_DD)]
     traceless_squares = [
@@ -95,6 +97,8 @@ class Directions(Measure):
         low, high = jackknife(
             ids_NT, lambda some_NT: _compute_overlap(_compute_token_covariance(tables, some_NT), positions_DD)[0]
         )
+        if math.isnan(low):
+            return self.skip("Nearly all of the text is one token, so that an interval of its directions is not known.")
         z = (overlap - mean) / spread
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
         light, comment = _judge(z, low <= mean <= high)
