@@ -25,9 +25,9 @@ from tests.comparison.planted import Events, plan
 SCRIPT = """
 from clockhands.comparison.execution import run_plan
 from tests.comparison.planted import plan
-if __name__ == "__main__":
-    run_plan(plan(), {out!r})
+run_plan(plan(), {out!r})
 """
+"""As people write it who do not know that workers import a script again, unless they are kept from it."""
 
 
 def test_killed_and_continued_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:

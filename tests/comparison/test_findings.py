@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.comparison import findings as findings_module
 from clockhands.comparison.findings import conclude, describe_method, find_costs, summarise_verdicts
-from clockhands.comparison.trial import LongerText, Measurements
+from clockhands.comparison.trial import LongerText, Measurements, StepValues
 from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
 from clockhands.report import make_page
@@ -166,15 +166,7 @@ def test_nothing_is_said_of_costs_before_a_trial_finished() -> None:
     assert list(find_costs(comparison, judge(comparison))) == []
 
 
-def test_the_figure_names_the_rows_of_the_table() -> None:
-    found = conclude(results())["inside.loud"]
-    names = tuple(row[0] for row in found.table.rows)
-    panel = found.figure.panels[0]
-    assert [mark.y for mark in panel.marks if mark.kind == "points"] in ([names, names], [])
-    assert set(names) == {"base", "better", "same", "worse"}
-
-
-def test_the_range_is_that_of_the_seeds_and_says_so() -> None:
+def test_what_is_measured_inside_is_told_with_the_range_of_its_seeds() -> None:
     comparison = results()
     trials = tuple(
         replace(trial, inside=Measurements({"loud": 1.0}, (), {"loud": float(trial.seed)}))
@@ -182,6 +174,25 @@ def test_the_range_is_that_of_the_seeds_and_says_so() -> None:
     )
     found = conclude(replace(comparison, trials=trials))["inside.loud"]
     assert found.verdict == "base: 1 before training, 3.5 after (seeds from 1 to 6)." and found.interval == (1.0, 6.0)
+    names = ("base", "better", "same", "worse")
+    assert found.table.rows == tuple((name, 1.0, 1.0, 1.0, 3.5, 1.0, 6.0) for name in names)
+    assert [(mark.label, mark.y, mark.x) for mark in found.figure.panels[0].marks if mark.kind == "points"] == [
+        ("before training", names, (1.0,) * 4), ("after training", names, (3.5,) * 4)
+    ]  # fmt: skip
+
+
+def test_what_was_measured_during_training_has_a_row_halfway_and_a_line() -> None:
+    """The middle of training is step 2, to which the evaluation at 3 is nearer than those at 0 and 4."""
+    comparison = results()
+    during = [StepValues(step, {"loud": 1.0}) for step in (3, 4)]
+    trials = [
+        replace(trial, inside=Measurements({"loud": 1.0}, tuple(during), {"loud": 2.0})) for trial in comparison.trials
+    ]
+    found = conclude(replace(comparison, trials=tuple(trials)))["inside.loud"]
+    assert found.table.columns == ("variant", "before", "low", "high", "halfway", "low", "high", "after", "low", "high")
+    assert found.table.rows[0] == ("base", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0)
+    assert {(mark.kind, mark.x) for mark in found.figure.panels[0].marks} == {("band", (0, 3, 4)), ("line", (0, 3, 4))}
+    assert "Halfway: the evaluation nearest to the middle" in found.method
 
 
 def test_a_variant_that_has_a_measure_at_one_end_of_training_alone_is_left_out() -> None:

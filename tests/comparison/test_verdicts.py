@@ -70,17 +70,6 @@ def test_nothing_learned_is_no_equality() -> None:
     assert "Nothing was learned" not in conclude(results())["compare.verdict"].verdict
 
 
-def test_divergence_of_all_seeds_is_a_finding() -> None:
-    verdicts = judged(shares({"base": [0.9] * 5, "lost": [None] * 5, "rare": [None, None, 0.9, 0.9, 0.9]}))
-    assert verdicts["lost"].kind == "worse" and verdicts["lost"].score is None
-    assert verdicts["lost"].sentence == (
-        "worse: 0 of 5 seeds learned, and 5 of the baseline's 5 (exact test, p = 0.008); 5 of 5 diverged"
-    )
-    assert verdicts["rare"].kind == "too few seeds", "two of five may be chance"
-    turned = judged(shares({"base": [None] * 5, "sound": [0.9] * 5}))["sound"]
-    assert (turned.kind, turned.learning_p) == ("better", pytest.approx(2 / 252))
-
-
 def test_scores_are_of_the_seeds_that_learned() -> None:
     made = shares({"base": [0.9] * 10, "torn": [0.9] * 7 + [0.0] * 3}, items=400)
     torn = judged(made)["torn"]
@@ -90,17 +79,6 @@ def test_scores_are_of_the_seeds_that_learned() -> None:
         " points among the seeds that learned; 7 of 10 seeds learned, and 10 of the baseline's 10"
     )
     assert "could have been detected" not in torn.sentence and torn.kind == "undecided"
-
-
-def test_fewer_seeds_that_learn_better_are_both_told() -> None:
-    """One of ten seeds learns; the scores of the baseline that mostly learns are lower than its."""
-    made = shares({"base": [0.5] * 12, "torn": [0.9] * 5 + [0.0] * 7}, items=400)
-    torn = judged(made)["torn"]
-    assert torn.kind == "worse"
-    assert re.search(
-        r"^worse: 5 of 12 seeds learned, and 12 of the baseline's 12 .*; those that learned are better by \d",
-        torn.sentence,
-    )
 
 
 def test_a_longer_budget_is_shown() -> None:
@@ -133,13 +111,6 @@ def test_twins_make_intervals_wider() -> None:
     assert alone.score == twins.score and alone.interval is not None and twins.interval is not None
     assert twins.interval[1] - twins.interval[0] >= alone.interval[1] - alone.interval[0]
     assert twins.difference is None and judge(replace(made, trials=tuple(apart)))[1].difference.items == 200
-
-
-@pytest.mark.parametrize(("seeds", "told"), [(5, "p = 0.008"), (8, "p < 0.001")])
-def test_a_p_too_small_for_three_digits_is_told_as_a_bound(seeds: int, told: str) -> None:
-    """All of 5 against none of 5: 2 of C(10, 5) = 252 tables are as extreme; of 8 against 8, 2 of 12,870."""
-    verdict = judged(shares({"base": [0.9] * seeds, "dead": [0.0] * seeds}))["dead"]
-    assert f"(exact test, {told})" in verdict.sentence
 
 
 def gap_of(noise: np.ndarray, shift: float) -> Difference:
@@ -202,38 +173,41 @@ def test_a_number_has_as_many_decimals_as_show_it(value: float, said: str) -> No
     assert format_number(value) == said
 
 
-def _judge(scores: dict[str, list[float | None]]) -> dict[str, Verdict]:
-    return {verdict.variant: verdict for verdict in judge(shares(scores))}
+TORN: list[float | None] = [0.4, 0.3, 0.02, 0.01, 0.0]
+FOUR = {f"torn {place}": TORN for place in range(3)}
 
 
-def test_seeds_that_all_score_lower_are_worse_though_few_learned() -> None:
-    verdict = _judge({"base": [0.9] * 5, "torn": [0.4, 0.3, 0.02, 0.01, 0.0]})["torn"]
-    assert verdict.kind == "worse"
-    assert verdict.sentence.startswith("worse: its seeds score 0.0 to ")
-    assert verdict.sentence.endswith("(exact rank test, p = 0.008); 2 of 5 seeds learned, and 5 of the baseline's 5")
-
-
-def test_the_same_seeds_as_a_baseline_make_the_other_better() -> None:
-    verdict = _judge({"base": [0.4, 0.3, 0.02, 0.01, 0.0], "sound": [0.9] * 5})["sound"]
-    assert verdict.kind == "better" and "exact rank test, p = 0.008" in verdict.sentence
-
-
-def test_seeds_of_which_some_score_as_high_are_not_told_apart() -> None:
-    verdict = _judge({"base": [0.9] * 5, "torn": [0.9, 0.9, 0.02, 0.01, 0.0]})["torn"]
-    assert verdict.kind == "too few seeds"
-    assert verdict.sentence == "too few seeds to tell: 2 of 5 seeds learned, and 5 of the baseline's 5"
-
-
-def test_four_such_variants_share_the_error() -> None:
-    """Each alone has a p of 0.008; together it is 0.032, above the bound of 0.03."""
-    torn = {f"torn {i}": [0.4, 0.3, 0.02, 0.01, 0.0] for i in range(4)}
-    verdicts = _judge({"base": [0.9] * 5, **torn})
-    assert {verdicts[name].kind for name in torn} == {"too few seeds"}
-
-
-@pytest.mark.parametrize(("seeds", "test"), [(30, "exact rank test"), (31, "rank test over random divisions")])
-def test_a_rank_test_is_called_exact_where_it_is(seeds: int, test: str) -> None:
-    """Of 62 values divisions are drawn at random, and "exact" was told of as many as 22."""
-    base, torn = [*[0.9] * 4, *[0.15] * (seeds - 4)], [0.3, *[0.01] * (seeds - 1)]
-    verdict = _judge({"base": base, "torn": torn})["torn"]
-    assert verdict.kind == "worse" and f"({test}, p " in verdict.sentence
+@pytest.mark.parametrize(
+    ("base", "scores", "others", "kind", "sentence"),
+    [
+        ([0.9] * 5, TORN, {}, "worse", r"worse: its seeds score 0\.0 to .* \(exact rank test, p = 0\.008\); "
+         "2 of 5 seeds learned, and 5 of the baseline's 5"),
+        (TORN, [0.9] * 5, {}, "better", r"better: .* \(exact rank test, p = 0\.008\); .*"),
+        ([0.9] * 5, [0.9, 0.9, 0.02, 0.01, 0.0], {}, "too few seeds",
+         "too few seeds to tell: 2 of 5 seeds learned, and 5 of the baseline's 5"),
+        ([0.9] * 5, TORN, FOUR, "too few seeds", "too few seeds to tell: .*"),
+        ([*[0.9] * 4, *[0.15] * 26], [0.3, *[0.01] * 29], {}, "worse", r".* \(exact rank test, p .*"),
+        ([*[0.9] * 4, *[0.15] * 27], [0.3, *[0.01] * 30], {}, "worse", r".* \(rank test over random divisions, p .*"),
+        ([0.9] * 5, [0.0] * 5, {}, "worse", r"worse: .* \(exact test, p = 0\.008\)"),
+        ([0.9] * 8, [0.0] * 8, {}, "worse", r"worse: .* \(exact test, p < 0\.001\)"),
+        ([0.9] * 5, [None] * 5, {}, "worse", "worse: 0 of 5 seeds learned, and 5 of the baseline's 5 "
+         r"\(exact test, p = 0\.008\); 5 of 5 diverged"),
+        ([0.9] * 5, [None, None, 0.9, 0.9, 0.9], {}, "too few seeds", "too few .*"),
+        ([None] * 5, [0.9] * 5, {}, "better", r"better: .* \(exact test, p = 0\.008\).*"),
+        ([0.5] * 12, [0.9] * 5 + [0.0] * 7, {}, "worse",
+         r"worse: 5 of 12 seeds learned, and 12 of the baseline's 12 .*; those that learned are better by \d.*"),
+    ],
+    ids=["all lower", "all higher", "some as high", "four share the error", "exact up to 60 values", "drawn beyond",
+         "p of 2 in 252 tables", "p of 2 in 12,870", "diverged", "two of five are chance", "baseline diverged",
+         "fewer learn, and better"],
+)  # fmt: skip
+def test_what_some_seeds_learned_and_others_did_not_is_told_by_exact_tests(
+    base: list[float | None],
+    scores: list[float | None],
+    others: dict[str, list[float | None]],
+    kind: str,
+    sentence: str,
+) -> None:
+    """Of four variants whose p is 0.008 alone, it is 0.032 together, above the bound of 0.03."""
+    verdict = judged(shares({"base": base, "other": scores, **others}))["other"]
+    assert verdict.kind == kind and re.fullmatch(sentence, verdict.sentence), verdict.sentence

@@ -66,19 +66,19 @@ which language models are scored, where neighbours have a correlation of 0.2; 3 
 seed. *Two kinds of seeds*: as the first, but one seed of five scores 15 points less, and has learned all the same; *a
 seed in ten collapses*: one of ten. *Documents of 12*: items in documents of 12 that are all alike in what is hard, in
 what is hard for a variant (6) and by chance (3), 1 by seed; *a hundred documents of 12*: the same of 1,200 items;
-*neighbours at 0.7*: as documents, but neighbours have a correlation of 0.7.
+*neighbours at 0.7*: as documents, but neighbours have a correlation of 0.7. *Heavy tails*: seeds (0.5) and items of a
+variant (6) vary as t with two degrees of freedom, whose variance is infinite.
 
-Of the last three the comparison is told nothing. Where sums of neighbouring items vary more than in random order, it
+Of documents and neighbours the comparison is told nothing. Where sums of neighbouring items vary more than in random order, it
 takes blocks of neighbours as one item (variance ratio, permutation test at 0.5 %), so that its intervals are of blocks,
 whose variance is corrected by that of blocks of half the length. Of 300 items few are left, and the variance of few is
 not known well: a promise is kept somewhat less often than it says. Among 28 items with a correlation of 0.2 neighbours
-are not always found to hang together, and verdicts are too sure by as much as the table shows. *A hundred documents of
-12*, but for 5 seeds and 1 variant, was measured before that correction, which makes intervals wider.
+are not always found to hang together, and verdicts are too sure by as much as the table shows.
 
 Where one of five seeds is of another kind, a third of all draws of five seeds has none of that kind (0.8⁵); where one
 of ten is, 59 % (0.9⁵). No interval of their mean can know of it: the more such a seed scores less, the fewer intervals
-hold the mean over all seeds. So a comparison in which all seeds learned says which share of seeds could fail without
-one of them having been seen.
+hold the mean over all seeds. So a comparison in which all seeds learned says that a kind of seed which did not come up
+is not covered, and how large a share of all seeds it may be.
 
 {draws}
 

@@ -23,6 +23,7 @@ class Law:
     ``spread``: of the logarithm of a variant's own standard deviations. ``quiet``: by how much those of the baseline
     are multiplied. ``twins``: items in pairs of equal difficulty. ``along``: correlation of items that are neighbours.
     ``document``: items in documents of so many, all alike, of which the comparison is told nothing.
+    ``freedom``: seeds and items of a variant vary as t with so many degrees of freedom does, not as a Gaussian.
     ``second``: share of the seeds that score ``DEPTH`` points less. ``share``: where it is set, items are right with
     this probability, and ``failing`` seeds get none of them right.
     """
@@ -38,6 +39,7 @@ class Law:
     items: int = ITEMS
     along: float = 0.0
     document: int = 1
+    freedom: float | None = None
     second: float = 0.0
     share: float | None = None
     failing: float = 0.0
@@ -81,6 +83,9 @@ class Law:
         repeat, count = (2, self.items // 2) if self.twins else (1, self.items)
         shared_N, item_VN = (self._draw_items((rows, count), rng) for rows in (1, len(scale_V)))
         seed_VS = rng.normal(0, self.seed, shape[:2])
+        if self.freedom is not None:
+            seed_VS = self.seed * rng.standard_t(self.freedom, shape[:2])
+            item_VN = rng.standard_t(self.freedom, item_VN.shape)
         if self.second:
             seed_VS = seed_VS - DEPTH * (rng.random(shape[:2]) < self.second)
         own_VSN = seed_VS[:, :, None] + self.chance * self._draw_items(shape, rng)
@@ -110,4 +115,5 @@ LAWS = (
     Law("neighbours at 0.7", seed=1.0, item=6.0, chance=3.0, along=0.7),
     Law("a hundred documents of 12", seed=1.0, item=6.0, chance=3.0, items=1200, document=12),
     Law("a seed in ten collapses", second=0.1),
+    Law("heavy tails", seed=0.5, item=6.0, freedom=2.0),
 )

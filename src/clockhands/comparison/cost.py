@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import math
 import tempfile
@@ -19,10 +18,9 @@ from transformers import TrainerCallback
 
 from clockhands.comparison.plan import Plan, list_reasons
 from clockhands.comparison.results import Cost
-from clockhands.comparison.trial_runner import BEYOND, EXPLAINED, During, Inside, find_test_split, make_material_key
+from clockhands.comparison.trial_runner import During, Inside, find_test_split, make_material_key, score_trial
 from clockhands.data import IGNORED_LABEL
-from clockhands.errors import ConfigError, PositionError, ShortTextError, UsageError
-from clockhands.generation import Search, evaluate, measure_pair_loss, translate
+from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs import Run, open_run
@@ -269,7 +267,7 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
         trained = time.perf_counter() - start
         step = (watch.ends[-1] - watch.ends[FIRST - 1]) / (len(watch.ends) - FIRST)
         validation = _time(lambda: _validate(run, recipe, material))
-        scoring = _time(lambda: _score(run, material))
+        scoring = _time(lambda: score_trial(run, material, plan.metric, brief=True))
         inside = Inside(material, plan.inside)
         looking = _time(lambda: (inside.look(run.model), inside.look(run.model)))  # before and after training
         during = _time(lambda: inside.look(run.model, During(inside).measures))
@@ -288,28 +286,3 @@ def _validate(run: Run, recipe: Recipe, material: TrainingData) -> None:
         return
     for indices in material.validation_batches(recipe):
         run.model(**material.collate([material.validation[i] for i in indices]))
-
-
-def _score(run: Run, material: TrainingData) -> None:
-    """Score the test split and all longer text, as ``score_trial`` does.
-
-    Nothing is written that is longer than the references, since a trained model writes no longer either. A scheme that
-    has no such positions, and text that ends, take no time.
-    """
-    corpus = material.corpus
-    if corpus.task == "language modelling":
-        documents, window = corpus.documents(find_test_split(corpus)), int(getattr(material.train, "length", 128))
-        evaluate(run, documents, length=window)
-        for times in BEYOND:
-            with contextlib.suppress(PositionError, ShortTextError, IndexError):
-                evaluate(run, documents, length=times * window)
-        return
-    for split in (find_test_split(corpus), *(name for name in corpus if name not in EXPLAINED)):
-        pairs = corpus.pairs(split)
-        search = Search(max_length=max(len(run.tokenizers.target(pair.target)["input_ids"]) for pair in pairs))
-        if split in EXPLAINED:
-            evaluate(run, pairs, search=search)
-        else:
-            with contextlib.suppress(PositionError, IndexError):
-                list(translate(run, [pair.source for pair in pairs], search))
-                measure_pair_loss(run, pairs)

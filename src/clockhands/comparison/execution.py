@@ -7,12 +7,16 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from clockhands.comparison.plan import Plan, make_plan
@@ -164,9 +168,28 @@ class Processes:
                     process.terminate()
 
     def _start(self) -> ProcessPoolExecutor:
-        spawn = multiprocessing.get_context("spawn")
-        self.pools.append(ProcessPoolExecutor(1, spawn, _start_worker, (self.threads,)))
+        self.pools.append(ProcessPoolExecutor(1, _Workers(), _start_worker, (self.threads,)))
         return self.pools[-1]
+
+
+class _Worker(SpawnProcess):
+    """A fresh interpreter that does not import the script whose call started it, which would make that call again."""
+
+    _lock = threading.Lock()
+
+    @staticmethod
+    def _Popen(process: BaseProcess) -> Any:
+        with _Worker._lock:
+            script = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")  # without a file, so that nothing is imported of it
+            try:
+                return SpawnProcess._Popen(process)
+            finally:
+                sys.modules["__main__"] = script
+
+
+class _Workers(SpawnContext):
+    Process = _Worker
 
 
 def _start_worker(threads: int) -> None:

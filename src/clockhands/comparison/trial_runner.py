@@ -28,7 +28,7 @@ from clockhands.data import Corpus, Pair
 from clockhands.data.datasets import WindowDataset
 from clockhands.data.encoding import encode_texts
 from clockhands.errors import BusyError, ClockhandsError, DataError, PositionError, ShortTextError
-from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
+from clockhands.generation import Evaluation, Search, evaluate, measure_pair_loss, translate
 from clockhands.inspection import Subject, Windows, cut_windows
 from clockhands.inspection.reading.windows import select_one_length
 from clockhands.machine import describe_machine
@@ -189,8 +189,16 @@ def _read_peak_mebibytes() -> float:
         return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
-def score_trial(run: Run, material: TrainingData, metric: str) -> dict[str, Any]:
-    """Return split, items, scores, table by length and scores on longer text: fields of ``Trial``."""
+def score_trial(run: Run, material: TrainingData, metric: str, *, brief: bool = False) -> dict[str, Any]:
+    """Return split, items, scores, table by length and scores on longer text: fields of ``Trial``.
+
+    ``brief``: of a model that has not learned to end, nothing is written that is longer than the references of a split.
+    """
+
+    def limit(pairs: Sequence[Pair]) -> Search | None:
+        lengths = (len(run.tokenizers.target(pair.target)["input_ids"]) for pair in pairs)
+        return Search(max_length=max(lengths)) if brief else None
+
     corpus = material.corpus
     split = find_test_split(corpus)
     fields: dict[str, Any] = {"split": split}
@@ -202,9 +210,13 @@ def score_trial(run: Run, material: TrainingData, metric: str) -> dict[str, Any]
     else:
         pairs = corpus.pairs(split)
         begun = time.perf_counter()
-        evaluation = evaluate(run, pairs)
+        evaluation = evaluate(run, pairs, search=limit(pairs))
         written = sum(len(run.tokenizers.target(text.text)["input_ids"]) for text in evaluation.translations)
-        longer = {name: _score_longer_pairs(run, corpus.pairs(name)) for name in corpus if name not in EXPLAINED}
+        longer = {
+            name: _score_longer_pairs(run, corpus.pairs(name), limit(corpus.pairs(name)))
+            for name in corpus
+            if name not in EXPLAINED
+        }
         fields |= {
             "items": score_items(evaluation, pairs, metric),
             "other_items": {"chrf": score_items(evaluation, pairs, "chrf")} if metric == "bleu" else {},
@@ -245,12 +257,12 @@ def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> Longe
     return LongerText(loss=round(loss, 4)) if math.isfinite(loss) else _refuse_loss(loss)
 
 
-def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
+def _score_longer_pairs(run: Run, pairs: Sequence[Pair], search: Search | None) -> LongerText:
     """Return exact match in percent, chrF and loss of longer pairs, or the sentence that refused them."""
     from sacrebleu.metrics.chrf import CHRF
 
     try:
-        texts = [translation.text for translation in translate(run, [pair.source for pair in pairs])]
+        texts = [translation.text for translation in translate(run, [pair.source for pair in pairs], search)]
         loss = measure_pair_loss(run, list(pairs)).mean
     except (PositionError, IndexError) as fault:
         return LongerText(refused=str(fault))

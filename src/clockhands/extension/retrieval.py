@@ -17,7 +17,8 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -97,9 +98,8 @@ class Writing:
         return [*self.before, name, *self.between, *self.answer]
 
 
-@dataclass(frozen=True)
-class _FactQuestion:
-    """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
+class _Question(NamedTuple):
+    """A name that is asked for, with the right value and wrong ones, and the depth of its fact."""
 
     task: str
     name: int
@@ -108,12 +108,10 @@ class _FactQuestion:
     depth: float
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One text: facts as depth, name and value, and what is asked of it."""
-
-    facts: tuple[tuple[float, int, int], ...]
-    questions: tuple[_FactQuestion, ...]
+_Facts = list[tuple[float, int, int]]
+"""The facts of a text: depth, name and value."""
+_Item = tuple[_Facts, list[_Question]]
+"""What stands in a text, and what is asked of it."""
 
 
 def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[_Item]]:
@@ -126,11 +124,8 @@ def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: in
     for number, make in enumerate((_make_recall, _make_tracking)):
         rng = np.random.default_rng([seed, number])
         items = [make(rng, names, values, text) for text in range(count)]
-        kept = [
-            replace(item, questions=tuple(question for question in item.questions if question.task in tasks))
-            for item in items
-        ]
-        if kept[0].questions:
+        kept = [(facts, [question for question in asked if question.task in tasks]) for facts, asked in items]
+        if kept[0][1]:
             made.append(kept)
     return made
 
@@ -141,11 +136,11 @@ def _find_words(model: LanguageModel) -> tuple[list[int], list[int]]:
     They are words that the tokenizer has whole; where it has few, other tokens of letters. Raises DataError where
     there are too few of these, too.
     """
-    tokenizer, unknown = model.tokenizer, model.tokenizer.unk_token_id
+    tokenizer = model.tokenizer
     whole: list[list[int]] = []
     for words in (NAMES, VALUES):
         ids = [tokenizer(f" {word}", add_special_tokens=False)["input_ids"] for word in words]
-        whole.append([own[0] for own in ids if len(own) == 1 and own[0] != unknown])
+        whole.append([own[0] for own in ids if len(own) == 1 and own[0] != tokenizer.unk_token_id])
     if min(map(len, whole)) >= FEWEST:
         return whole[0], whole[1]
     # The longest words first, at most some thousands.
@@ -165,30 +160,30 @@ def _find_words(model: LanguageModel) -> tuple[list[int], list[int]]:
 def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> _Item:
     """Make a text with a fact at each of ``DEPTHS``, which are asked for, and more that are not."""
     count = FACTS["recall"]
-    chosen = [int(name) for name in rng.choice(names, count, replace=False)]
-    drawn = [int(value) for value in rng.choice(values, min(count + WRONG, len(values)), replace=False)]
+    chosen = rng.choice(names, count, replace=False).tolist()
+    drawn = rng.choice(values, min(count + WRONG, len(values)), replace=False).tolist()
     stated, absent = drawn[:count], tuple(drawn[count:])
-    depths = [*DEPTHS, *(float(share) for share in rng.uniform(0.02, 0.98, count - len(DEPTHS)))]
+    depths = [*DEPTHS, *rng.uniform(0.02, 0.98, count - len(DEPTHS)).tolist()]
     questions = []
     for name, right, depth in zip(chosen, stated, DEPTHS, strict=False):
         others = tuple(value for value in stated if value != right)
-        questions.append(_FactQuestion("passkey", name, right, absent, depth))
-        questions.append(_FactQuestion("recall", name, right, others, depth))
-    return _Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
+        questions.append(_Question("passkey", name, right, absent, depth))
+        questions.append(_Question("recall", name, right, others, depth))
+    return list(zip(depths, chosen, stated, strict=True)), questions
 
 
 def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> _Item:
     """Make a text with chains that end at depths taken in turn."""
     count = FACTS["tracking"]
-    chosen = [int(name) for name in rng.choice(names, 2 * count, replace=False)]
-    ends = [int(value) for value in rng.choice(values, count, replace=False)]
+    chosen = rng.choice(names, 2 * count, replace=False).tolist()
+    ends = rng.choice(values, count, replace=False).tolist()
     facts, questions = [], []
     for chain, right in enumerate(ends):
         first, second = chosen[2 * chain : 2 * chain + 2]
         depth = DEPTHS[(text + 2 * chain) % len(DEPTHS)]
         facts += [(0.7 * depth, first, right), (depth, second, first)]
-        questions.append(_FactQuestion("tracking", second, right, tuple(end for end in ends if end != right), depth))
-    return _Item(tuple(facts), tuple(questions))
+        questions.append(_Question("tracking", second, right, tuple(end for end in ends if end != right), depth))
+    return facts, questions
 
 
 def _spread_fillers(stream: Stream, count: int, length: int) -> list[Stream]:
@@ -260,25 +255,26 @@ def _rank_items(
     A text is filler with the facts at their depths, and with a question it has ``length`` tokens. The filler ends with
     the same tokens at every length.
     """
-    ranks_NK = np.full((len(items), len(items[0].questions)), np.nan)
-    room = length - len(model.start_ids) - len(writing.ask(0)) - len(items[0].facts) * len(writing.state(0, 0))
+    facts, questions = items[0]
+    ranks_NK = np.full((len(items), len(questions)), np.nan)
+    room = length - len(model.start_ids) - len(writing.ask(0)) - len(facts) * len(writing.state(0, 0))
     if room < 0:
         return ranks_NK
     rows = []
-    for item, filler_S in zip(items, fillers, strict=True):
+    for (facts, _), filler_S in zip(items, fillers, strict=True):
         body = filler_S[len(filler_S) - room :].tolist()
         ids, done = list(model.start_ids), 0
-        for depth, name, value in sorted(item.facts):
+        for depth, name, value in sorted(facts):
             here = int(depth * room)
             ids += body[done:here] + writing.state(name, value)
             done = here
         rows.append([*ids, *body[done:]])
     # A name is asked for once, whatever wrong values its right one is ranked among.
-    names_NK = [list(dict.fromkeys(question.name for question in item.questions)) for item in items]
+    names_NK = [list(dict.fromkeys(question.name for question in questions)) for _, questions in items]
     asked_NKQ = np.array([[writing.ask(name) for name in names] for names in names_NK])
     logits_NKV = ask(model, np.array(rows), asked_NKQ, branching=branching)
-    for text, item in enumerate(items):
-        for place, question in enumerate(item.questions):
+    for text, (_, questions) in enumerate(items):
+        for place, question in enumerate(questions):
             logits_V = logits_NKV[text, names_NK[text].index(question.name)]
             wrong, right = logits_V[list(question.wrong)], logits_V[question.right]
             # The share of wrong values that the right one beats; a tie counts half.
@@ -345,7 +341,7 @@ def measure_retrieval(
     ranks, controls, by_depth, counts = {}, {}, {}, {}
     total, done = len(kinds) * sum(lengths), 0
     for texts in kinds:
-        questions = texts[0].questions
+        questions = texts[0][1]
         ranks_NKR = np.full((count, len(questions), len(lengths)), np.nan)
         for rung, length in enumerate(lengths):
             progress("retrieval: tokens of context", done, total)
@@ -354,9 +350,9 @@ def measure_retrieval(
                 ranks_NKR[..., rung] = _rank_items(model, texts, fillers, writing, length, branching)
         bare_NK = np.full((count, len(questions)), np.nan)
         if control:
-            empty = [_Item((), item.questions) for item in texts]
+            empty: list[_Item] = [([], asked) for _, asked in texts]
             bare_NK = _rank_items(model, empty, fillers, writing, min(lengths), branching)
-        depth_NK = np.array([[question.depth for question in item.questions] for item in texts])
+        depth_NK = np.array([[question.depth for question in asked] for _, asked in texts])
         for task in tasks:
             places = [place for place, question in enumerate(questions) if question.task == task]
             if not places:

@@ -166,67 +166,64 @@ def widen(
         return gap
     # Few groups that differ are a ceiling; few blocks of many that do are not.
     if int((pair_items(ours_SN, theirs_SN, groups)[0] != 0).any(axis=0).sum()) < FEW:
-        gap = _widen_at_ceiling(gap, *pair_items(ours_SN, theirs_SN, groups, gap.block), top, alpha)
-    return _widen_between_extremes(gap, ours_SN, theirs_SN, groups, top, alpha)
+        gap = _join_bounds(gap, *_bound_at_ceiling(gap, *pair_items(ours_SN, theirs_SN, groups, gap.block), top, alpha))
+    if {_find_extreme(scores_SN, groups, top) for scores_SN in (ours_SN, theirs_SN)} == {"ceiling", "floor"}:
+        gap = _join_bounds(gap, *_bound_between_extremes(gap, ours_SN, theirs_SN, groups, top, alpha))
+    return gap
 
 
-def _widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: float, alpha: float) -> Difference:
-    """Return a difference of shares with exact bounds: fewer than ``FEW`` groups of items tell the two apart.
+def _join_bounds(gap: Difference, outer: tuple[float, float], inner: tuple[float, float], p: float) -> Difference:
+    """Return a difference whose intervals hold these bounds too, and whose p is no smaller; nothing is promised."""
+    return replace(
+        gap,
+        low=min(gap.low, outer[0]),
+        high=max(gap.high, outer[1]),
+        inner=(min(gap.inner[0], inner[0]), max(gap.inner[1], inner[1])),
+        p=max(gap.p, p),
+        adjusted=max(gap.adjusted, min(1.0, p * gap.comparisons)),
+        detectable=None,
+    )
+
+
+def _bound_at_ceiling(
+    gap: Difference, gap_SG: Matrix, sizes_G: Sizes, top: float, alpha: float
+) -> tuple[tuple[float, float], tuple[float, float], float]:
+    """Return the exact bounds of a difference of shares at 1 - α/m and at 1 - 2α/m, with the p.
 
     A group counts once, with the mean over seeds of what it says for either side, because the seeds repeat the same
-    items: what is bounded is the difference over further items, and the t interval over seeds is kept where wider.
+    items: what is bounded is the difference over further items.
     """
     count = count_effective_groups(sizes_G)
     weights_G = sizes_G / sizes_G.sum()
     # Items that only the one has right, and items that only the other has, as shares.
     ours, theirs = (float((part.mean(axis=0) * weights_G).sum()) / top for part in (gap_SG.clip(0), (-gap_SG).clip(0)))
-    level = alpha / plain.comparisons
-    low, high = (top * bound for bound in bound_difference(ours, theirs, count, level))
-    inner = tuple(top * bound for bound in bound_difference(ours, theirs, count, 2 * level))
-    p = max(plain.p, find_difference_p(ours, theirs, count))
-    return replace(
-        plain,
-        low=min(plain.low, low),
-        high=max(plain.high, high),
-        inner=(min(plain.inner[0], inner[0]), max(plain.inner[1], inner[1])),
-        p=p,
-        adjusted=max(plain.adjusted, min(1.0, p * plain.comparisons)),
-        detectable=None,
-    )
+    ends = [bound_difference(ours, theirs, count, share * alpha / gap.comparisons) for share in (1, 2)]
+    (low, high), (inner_low, inner_high) = ends
+    p = max(gap.p, find_difference_p(ours, theirs, count))
+    return (top * low, top * high), (top * inner_low, top * inner_high), p
 
 
-def _widen_between_extremes(
+def _bound_between_extremes(
     gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float, alpha: float
-) -> Difference:
-    """Return a difference between a score at the ceiling and one at the floor, no narrower than their exact bounds.
+) -> tuple[tuple[float, float], tuple[float, float], float]:
+    """Return the same of a score at the ceiling less one at the floor, or the reverse.
 
     Both hardly vary, so that the variance of their difference cannot be estimated, and pairing items does not make it
     smaller. The bounds of both scores are joined by MOVER (Newcombe 1998, method 10; Zou & Donner 2008).
     """
-    sides = [_find_extreme(scores_SN, groups, top) for scores_SN in (ours_SN, theirs_SN)]
-    if set(sides) != {"ceiling", "floor"}:
-        return gap
     ends = []
-    for level in (alpha / gap.comparisons, 2 * alpha / gap.comparisons):
-        first, second = (
-            bound_mean(scores, level, groups=groups, block=gap.block, top=top) for scores in (ours_SN, theirs_SN)
+    for share in (1, 2):
+        (our_low, our_high), (their_low, their_high) = (
+            bound_mean(scores, share * alpha / gap.comparisons, groups=groups, block=gap.block, top=top)
+            for scores in (ours_SN, theirs_SN)
         )
-        means = float(ours_SN.mean()), float(theirs_SN.mean())
+        ours, theirs = float(ours_SN.mean()), float(theirs_SN.mean())
         # MOVER: the distances to the bounds of both scores are added as standard errors are, √(a² + b²).
-        ends += [gap.value - math.hypot(means[0] - first[0], second[1] - means[1])]
-        ends += [gap.value + math.hypot(first[1] - means[0], means[1] - second[0])]
-    low, high, *inner = ends
-    low, high = min(gap.low, low), max(gap.high, high)
-    least = 0.0 if low > 0 or high < 0 else alpha  # p and interval never disagree
-    return replace(
-        gap,
-        low=low,
-        high=high,
-        inner=(min(gap.inner[0], inner[0]), max(gap.inner[1], inner[1])),
-        p=max(gap.p, least / gap.comparisons),
-        adjusted=max(gap.adjusted, least),
-        detectable=None,
-    )
+        low = gap.value - math.hypot(ours - our_low, their_high - theirs)
+        ends.append((low, gap.value + math.hypot(our_high - ours, theirs - their_low)))
+    # p and interval never disagree: α where the interval holds 0, no bound where it does not.
+    low, high = min(gap.low, ends[0][0]), max(gap.high, ends[0][1])
+    return ends[0], ends[1], 0.0 if low > 0 or high < 0 else alpha / gap.comparisons
 
 
 def _find_extreme(scores_SN: Matrix, groups: Sequence[int] | None, top: float) -> str:
