@@ -69,11 +69,11 @@ what is hard for a variant (6) and by chance (3), 1 by seed; *a hundred document
 *neighbours at 0.7*: as documents, but neighbours have a correlation of 0.7. *Heavy tails*: seeds (0.5) and items of a
 variant (6) vary as t with two degrees of freedom, whose variance is infinite.
 
-Of documents and neighbours the comparison is told nothing. Where sums of neighbouring items vary more than in random order, it
-takes blocks of neighbours as one item (variance ratio, permutation test at 0.5 %), so that its intervals are of blocks,
-whose variance is corrected by that of blocks of half the length. Of 300 items few are left, and the variance of few is
-not known well: a promise is kept somewhat less often than it says. Among 28 items with a correlation of 0.2 neighbours
-are not always found to hang together, and verdicts are too sure by as much as the table shows.
+Of documents and neighbours the comparison is told nothing. Where sums of neighbouring items vary more than in random
+order, it takes blocks of neighbours as one item (variance ratio, permutation test at 0.5 %), so that its intervals are
+of blocks, whose variance is corrected by that of blocks of half the length. Of 300 items few are left, and the variance
+of few is not known well: a promise is kept somewhat less often than it says. Among 28 items with a correlation of 0.2
+neighbours are not always found to hang together, and verdicts are too sure by as much as the table shows.
 
 Where one of five seeds is of another kind, a third of all draws of five seeds has none of that kind (0.8⁵); where one
 of ten is, 59 % (0.9⁵). No interval of their mean can know of it: the more such a seed scores less, the fewer intervals

@@ -19,6 +19,8 @@ from clockhands.extension.methods import apply, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text
 from clockhands.extension.tuning import Tuning, judge_tuned, make_tuning_finding, tune
 from clockhands.extension.write import (
+    MEASURED,
+    TUNING,
     make_cache_finding,
     make_engine_finding,
     publish,
@@ -29,11 +31,6 @@ from clockhands.extension.write import (
 from clockhands.findings import Finding, Findings
 from clockhands.models import LanguageModel, is_run
 from clockhands.progress import CountProgress, ignore_count
-
-TUNING = ".tuning.pt"
-"""Where a training is kept until it is done."""
-MEASURED = ".measured.json"
-"""Where results are kept until all is done, so that a stopped command goes on where it was."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +112,6 @@ def extend(
         if facts:
             write_card(findings, choice, model.source, place)
         write_page(findings)
-        for name in (MEASURED, TUNING):
-            (folder / name).unlink(missing_ok=True)
         publish(place, folder)
     return findings
 

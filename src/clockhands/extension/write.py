@@ -27,11 +27,11 @@ from clockhands.extension.methods import (
 )
 from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text
-from clockhands.findings import Finding, Findings, Table
+from clockhands.findings import Finding, Findings, Table, join_words
 from clockhands.model.huggingface_base import get_cache, name_cache
 from clockhands.models import LanguageModel, is_run, open_language_model
 from clockhands.models.language_model import count_rows_before, find_position_table
-from clockhands.pretrained import CONFIG, TOKENIZER, read_json
+from clockhands.pretrained import CONFIG, GENERATION, TOKENIZER, WEIGHTS, read_json
 from clockhands.runs.opening import change_positions
 from clockhands.streams import quote_code
 
@@ -40,6 +40,10 @@ CONFIG4 = "config.transformers4.json"
 STAGE = f".model{UNFINISHED}"
 """The folder inside the result's in which a model is put together."""
 HALF_WRITTEN = f".*{UNFINISHED}"
+TUNING = ".tuning.pt"
+"""Where a training is kept until it is done."""
+MEASURED = ".measured.json"
+"""Where results are kept until all is done, so that a stopped command goes on where it was."""
 REPORT = "report"
 """The folder of the page, inside the result's."""
 TOLERANCE = 1e-5
@@ -59,11 +63,15 @@ DETAILS = {"group": "What was written"}
 
 
 def refuse_taken(folder: Path) -> None:
-    """Raise UsageError for a folder that holds a model: nothing is overwritten."""
+    """Raise UsageError for a folder that holds a model, or files that would be replaced: nothing is overwritten."""
     if (folder / CONFIG).exists():
         raise UsageError(f"{folder} holds a model already; name another folder with --out")
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; name a folder with --out")
+    for path in (folder, folder / REPORT):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is a file; name another folder with --out")
+    taken = [name for name in (*LEFT, WEIGHTS, GENERATION, TOKENIZER) if (folder / name).exists()]
+    if taken and not (folder / MEASURED).exists():  # else a stopped command left them, and goes on
+        raise UsageError(f"{folder} holds {join_words(taken)}, which would be replaced; name another folder with --out")
 
 
 @contextmanager
@@ -88,10 +96,16 @@ def stage(folder: Path) -> Iterator[Path]:
 def publish(place: Path, folder: Path) -> None:
     """Move the files of a finished model from ``stage`` into its folder, its configuration last.
 
-    A folder without a configuration holds no model, so a process that is killed here can be begun again.
+    A folder without a configuration holds no model, so a process that is killed here can be begun again. What that
+    would need is removed just before the configuration comes.
     """
-    for path in sorted(place.iterdir(), key=lambda path: path.name == CONFIG):
-        path.replace(folder / path.name)
+    for path in place.iterdir():
+        if path.name != CONFIG:
+            path.replace(folder / path.name)
+    for name in (MEASURED, TUNING):
+        (folder / name).unlink(missing_ok=True)
+    if (place / CONFIG).exists():
+        (place / CONFIG).replace(folder / CONFIG)
 
 
 @dataclass(frozen=True)
