@@ -70,15 +70,15 @@ def refuse(failed: object, sentence: str) -> None:
     refuse_faults((failed, sentence))
 
 
-def refuse_faults(*checks: tuple[object, str], source: str = "the scheme") -> None:
-    """Raise ConfigError with the sentence of every check that is true, if any is.
+def refuse_faults(*checks: tuple[object, str]) -> None:
+    """Raise ConfigError, about a scheme, with the sentence of every check that is true, if any is.
 
     A check of a number is written ``not x > 0`` instead of ``x <= 0``: every comparison with NaN is false, and NaN must
     be refused.
     """
     faults = [sentence for failed, sentence in checks if failed]
     if faults:
-        raise ConfigError(faults, source)
+        raise ConfigError(faults, "the scheme")
 
 
 class DataError(ClockhandsError):

@@ -63,6 +63,12 @@ def cached(pos: Any, *steps: Tensor) -> Any:
 
 
 MISTAKES: list[tuple[Any, str]] = [
+    (tried(RoPE(16), is_causal=True), "attend has no argument 'is_causal'; it is called 'causal' here"),
+    (tried(RoPE(16), attn_mask=None), "attend has no argument 'attn_mask'; it is called 'mask_BHST' here"),
+    (lambda: attend(RoPE(16), heads(), heads(), heads(), POS), r"attend lacks kpos; call it as attend\(scheme, q_BHSK"),  # type: ignore[call-arg]
+    (lambda: attend(RoPE(16), *[heads()] * 3, POS, POS, None, True), "with their names: causal, scale, rotated, drop"),  # type: ignore[misc,arg-type]
+    (lambda: attend_reference(RoPE(16), dropout_p=0.1), "attend_reference has no argument 'dropout_p'; it is called"),  # type: ignore[call-arg]
+    (lambda: Positioning(RoPE(16)).attend(0, heads()), "attend lacks k_BGSK and v_BGSK and pos; call it as"),  # type: ignore[call-arg]
     (tried(RoPE(16), mask=torch.ones(10, 10).tril()), r"zeros and ones as floats, which would be added.*mask.bool\(\)"),
     (tried(RoPE(16), mask=torch.ones(10, 10).bool().to_sparse()), "mask is torch.sparse_coo, .* and dense"),
     (tried(RoPE(16), heads().to_sparse()), "q is a nested or sparse tensor, but must be dense"),

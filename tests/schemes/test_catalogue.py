@@ -41,7 +41,7 @@ LONG = {"spectrum": "longrope", "factor": 2.0, "original_length": 64, "short_fac
     ("name", "given", "message"),
     [
         ("rope", {"fraction": 0.4}, r"head_dim 8 x fraction 0.4 is 3 channels"),
-        ("rope", {"fraction": 1.5}, r"rotates pairs of channels"),
+        ("rope", {"fraction": 1.5}, r"fraction is 1.5, but must be above 0 and at most 1"),
         ("rope", {"factor": 2.0}, r"rope.factor is no option of the spectrum 'default', whose options are: none"),
         ("rope", {**LINEAR, "beta_fast": 2.0}, r"rope.beta_fast is no option .* options are: factor"),
         ("rope", {**YARN, "factor": -1.0}, r"rope.factor is -1.0, but must be above 0"),

@@ -19,7 +19,7 @@ from clockhands.schemes.frequencies import (
     compute_cos_sin,
     compute_frequencies,
     compute_sin_cos_pairs,
-    drop_axis,
+    take_axis,
     take_shared_row,
 )
 
@@ -65,6 +65,6 @@ def test_rows_that_are_one_memory_are_computed_once() -> None:
 def test_another_number_of_coordinates_is_told(shape: tuple[int, ...], have: int) -> None:
     with pytest.raises(PositionError, match=f"axial encodes 2 coordinates, and these positions have {have};"):
         check_axes(torch.zeros(shape), 2, "axial")
-    with pytest.raises(PositionError, match="rope encodes one coordinate, and these positions have 2"):
-        drop_axis(torch.zeros(1, 3, 2), "rope")
-    assert drop_axis(torch.zeros(1, 4, 3, 1), "rope").shape == (1, 4, 3)
+    with pytest.raises(PositionError, match="rope reads one coordinate, and these positions have 2"):
+        take_axis(torch.zeros(1, 3, 2), "rope")
+    assert take_axis(torch.zeros(1, 4, 3, 1), "rope").shape == (1, 4, 3)

@@ -31,6 +31,7 @@ from clockhands.attention.request import (
     check_inputs,
     make_request,
 )
+from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.composition_rules import AFTER_ROTATE
 from clockhands.schemes.position_checks import check_position_tensor
 from clockhands.schemes.scheme import Scheme
@@ -65,11 +66,12 @@ WHOLE_BIAS_KERNELS: tuple[_Kernel, ...] = (reference, fused_kernel)
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
 
 
+@explain_call
 def attend(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B G T K"],
-    v_BHTK: Float[Tensor, "B G2 T Kv"],
+    k_BGTK: Float[Tensor, "B G T K"],
+    v_BGTK: Float[Tensor, "B G2 T Kv"],
     qpos: GivenPositions,
     kpos: GivenKeyPositions,
     mask_BHST: Mask | None = None,
@@ -92,25 +94,28 @@ def attend(
     do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
     and ``locate``, which ``Positioning`` calls.
     """
-    tensors = isinstance(q_BHSK, Tensor) and isinstance(k_BHTK, Tensor)
-    if tensors and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BHTK.numel())):
+    tensors = isinstance(q_BHSK, Tensor) and isinstance(k_BGTK, Tensor)
+    if tensors and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BGTK.numel())):
         qpos, kpos = check_position_tensor(qpos, "positions"), check_position_tensor(kpos, "positions")
-        check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
+        check_inputs(scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, rotated)
         # No query, no key, or shapes alone; sums of nothing keep the result in the graph of all three.
-        nothing = 0 * (q_BHSK.sum() + k_BHTK.sum() + v_BHTK.sum())
-        return q_BHSK.new_zeros(*q_BHSK.shape[:3], v_BHTK.shape[-1]) + nothing
+        nothing = 0 * (q_BHSK.sum() + k_BGTK.sum() + v_BGTK.sum())
+        return q_BHSK.new_zeros(*q_BHSK.shape[:3], v_BGTK.shape[-1]) + nothing
     request = make_request(
-        scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, mask_BHST,
+        scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, mask_BHST,
         causal=causal, scale=scale, rotated=rotated, dropout=dropout,
     )  # fmt: skip
     recorder = None if torch.compiler.is_compiling() else _recorder.get()
     if recorder is not None:
-        return reference.compute_recorded(request, recorder)
+        attended = reference.compute_recorded(replace(request, dropout=0.0))
+        recorder(attended)
+        return attended.out_BHSK
     rotates_back = "rotate_back" in request.hooks
     if request.added_BHST is not None:
         # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
         kernels = WHOLE_BIAS_KERNELS
     elif not request.hooks & AFTER_ROTATE:
+        # With few heads in 32 bits the first two never serve: they are not asked.
         few = q_BHSK.shape[0] * q_BHSK.shape[1] < short_rows.MANY_HEADS
         kernels = PLAIN_KERNELS[-1:] if few and q_BHSK.dtype not in LOW_PRECISION else PLAIN_KERNELS
     else:

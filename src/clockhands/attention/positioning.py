@@ -13,6 +13,7 @@ from torch import nn
 from clockhands.attention.dispatch import attend
 from clockhands.attention.request import GivenPositions, Mask, check_inputs, share_heads
 from clockhands.errors import UsageError
+from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.position_checks import check_position_tensor
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
@@ -92,10 +93,11 @@ class Positioning(nn.Module):
     def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
         """Return embeddings with what the scheme adds to them, [B, S, D]: once, before the first layer.
 
-        ``layer``: that before which it is added, for a scheme that adds again at every one (``universal``). Raises
+        ``layer``: the layer before which it is added, for a scheme that adds again at every one (``universal``). Raises
         UsageError for vectors of another width than the embeddings, PositionError as ``encode`` does.
         """
-        pos, added = check_position_tensor(pos, "positions"), None
+        pos = check_position_tensor(pos, "positions")
+        added = None
         for scheme in dict.fromkeys(self.schemes if layer == 0 else [self.get_scheme(layer)]):
             vectors = cast(Scheme, scheme).encode(pos, layer)
             if vectors is None:
@@ -111,12 +113,13 @@ class Positioning(nn.Module):
             added = vectors if added is None else added + vectors
         return x_BSD if added is None else x_BSD + added.to(x_BSD.dtype)
 
+    @explain_call
     def attend(
         self,
         layer: int,
         q_BHSK: Float[Tensor, "B H S K"],
-        k_BHSK: Float[Tensor, "B G S K"],
-        v_BHSK: Float[Tensor, "B G S Kv"],
+        k_BGSK: Float[Tensor, "B G S K"],
+        v_BGSK: Float[Tensor, "B G S Kv"],
         pos: GivenPositions,
         mask_BHST: Mask | None = None,
         *,
@@ -131,7 +134,8 @@ class Positioning(nn.Module):
         ``cache``: the tokens so far, to which these are added. The other arguments and the errors are those of
         ``attention.attend``. Raises UsageError where ``x`` is missing.
         """
-        scheme, kept = self.get_scheme(layer), None if cache is None else cache.layers.get(layer)
+        scheme = self.get_scheme(layer)
+        kept = None if cache is None else cache.layers.get(layer)
         places = check_position_tensor(pos, "positions")
         if "locate" in scheme.active_hooks():
             if x is None:
@@ -144,25 +148,25 @@ class Positioning(nn.Module):
             located = scheme.locate(x, places, None if kept is None else kept.places)
             places = places if located is None else located
         if cache is None:
-            return attend(scheme, q_BHSK, k_BHSK, v_BHSK, places, places, mask_BHST, causal=causal, dropout=dropout)
+            return attend(scheme, q_BHSK, k_BGSK, v_BGSK, places, places, mask_BHST, causal=causal, dropout=dropout)
         if not torch.compiler.is_compiling():
-            check_inputs(scheme, q_BHSK, k_BHSK, v_BHSK, places, places, rotated=False)
+            check_inputs(scheme, q_BHSK, k_BGSK, v_BGSK, places, places, rotated=False)
         scale, rotated = scheme.scale(q_BHSK.shape[-1]), scheme.declares.cache == "rotated"
         if rotated:
-            if q_BHSK.shape[1] != k_BHSK.shape[1] and scheme.rotates_by_head:
-                k_BHSK, v_BHSK = share_heads(q_BHSK.shape[1], k_BHSK), share_heads(q_BHSK.shape[1], v_BHSK)
-            q_BHSK, k_BHSK = scheme.rotate(q_BHSK, k_BHSK, places, places)
-            v_BHSK = scheme.rotate_values(v_BHSK, places, places)
-        new = _Kept(k_BHSK, v_BHSK, places)
+            if q_BHSK.shape[1] != k_BGSK.shape[1] and scheme.rotates_by_head:
+                k_BGSK, v_BGSK = share_heads(q_BHSK.shape[1], k_BGSK), share_heads(q_BHSK.shape[1], v_BGSK)
+            q_BHSK, k_BGSK = scheme.rotate(q_BHSK, k_BGSK, places, places)
+            v_BGSK = scheme.rotate_values(v_BGSK, places, places)
+        new = _Kept(k_BGSK, v_BGSK, places)
         if kept is not None:
-            old, own = kept.k.shape, new.k.shape
-            if (old[0], old[1], old[3]) != (own[0], own[1], own[3]):
+            old, now = kept.k.shape, new.k.shape
+            if (old[0], old[1], old[3]) != (now[0], now[1], now[3]):
                 raise UsageError(
-                    f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(own)}; begin each "
+                    f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(now)}; begin each "
                     f"text with a new Cache()"
                 )
             axis, rows = (2 if places.dim() == 4 else 1), max(len(kept.places), len(places))
-            both = [x.expand(rows, *x.shape[1:]) for x in (kept.places, places)]  # one row stands for all texts
+            both = [own.expand(rows, *own.shape[1:]) for own in (kept.places, places)]  # one row stands for all texts
             new = _Kept(torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), torch.cat(both, axis))
         cache.layers[layer] = new
         return attend(

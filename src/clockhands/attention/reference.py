@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +17,17 @@ from clockhands.attention.request import (
     Mask,
     make_request,
 )
+from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
 
+@explain_call
 def attend_reference(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B G T K"],
-    v_BHTK: Float[Tensor, "B G2 T Kv"],
+    k_BGTK: Float[Tensor, "B G T K"],
+    v_BGTK: Float[Tensor, "B G2 T Kv"],
     qpos: GivenPositions,
     kpos: GivenKeyPositions,
     mask_BHST: Mask | None = None,
@@ -35,13 +37,21 @@ def attend_reference(
     rotated: bool = False,
     dropout: float = 0.0,
 ) -> RecordedAttention:
-    """Compute attention step by step; every tensor exists whole. Arguments and errors are those of ``attend``."""
-    options = {"causal": causal, "scale": scale, "rotated": rotated, "dropout": dropout}
-    return _compute_whole(make_request(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, mask_BHST, **options))  # type: ignore[arg-type]
+    """Compute attention step by step; every tensor exists whole. Arguments and errors are those of ``attend``.
+
+    q [B, H, S, K], k [B, G, T, K], v [B, G, T, Kv]; ``out_BHSK`` of what is returned is [B, H, S, Kv].
+    """
+    return compute_recorded(
+        make_request(
+            scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, mask_BHST,
+            causal=causal, scale=scale, rotated=rotated, dropout=dropout,
+        )
+    )  # fmt: skip
 
 
-def _compute_steps(request: AttentionRequest) -> RecordedAttention:
-    """Call every hook after ``rotate`` in its order, but ``rotate_back``, which ``attend`` calls for any kernel."""
+def compute_recorded(request: AttentionRequest, *, rotate_back: bool = True) -> RecordedAttention:
+    """Call every hook in its order, and keep every tensor; ``rotate_back``: the last of them too."""
+    # ``encode`` and ``locate`` come before attention, and ``make_request`` has rotated q, k and v.
     scheme, at, v, mask = request.scheme, request.at, request.v_BHTK, request.compute_mask()
     logits = at.q @ at.k.transpose(-1, -2) * request.scale
     # At least float32 from here: bfloat16 holds numbers near 1,000 to the nearest 4, and weights to 3 digits.
@@ -54,14 +64,12 @@ def _compute_steps(request: AttentionRequest) -> RecordedAttention:
     # Dropout scales what is left by 1/(1 - p), so that sums keep their mean.
     dropped = F.dropout(weights, request.dropout)
     out = scheme.values(dropped @ v, dropped, at)
-    return RecordedAttention(scheme, at.q, at.k, v, bias, logits, weights, out, request.scale, mask)
-
-
-def _compute_whole(request: AttentionRequest) -> RecordedAttention:
-    """Compute attention with all hooks, the last too, and keep every tensor."""
-    attended = _compute_steps(request)
-    out = request.scheme.rotate_back(attended.out_BHSK, request.qpos, request.kpos)
-    return replace(attended, out_BHSK=out)
+    if rotate_back:
+        out = scheme.rotate_back(out, at.qpos, at.kpos)
+    return RecordedAttention(
+        scheme=scheme, q_BHSK=at.q, k_BHTK=at.k, v_BHTK=v, bias_BHST=bias, logits_BHST=logits, weights_BHST=weights,
+        out_BHSK=out, scale=request.scale, mask_BHST=mask,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,12 +105,5 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values step by step, not rotated back: [B, H, S, Kv]."""
-    return _compute_steps(request).out_BHSK
-
-
-def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values step by step, without dropout, and hand all to the recorder: [B, H, S, Kv]."""
-    attended = _compute_whole(replace(request, dropout=0.0))
-    recorder(attended)
-    return attended.out_BHSK
+    """Compute the attended values step by step: [B, H, S, Kv]. ``attend`` rotates those of any kernel back."""
+    return compute_recorded(request, rotate_back=False).out_BHSK

@@ -40,8 +40,8 @@ FEW_QUERIES = 32
 def make_request(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B G T K"],
-    v_BHTK: Float[Tensor, "B G2 T Kv"],
+    k_BGTK: Float[Tensor, "B G T K"],
+    v_BGTK: Float[Tensor, "B G2 T Kv"],
     qpos: GivenPositions,
     kpos: GivenKeyPositions,
     mask_BHST: Mask | None = None,
@@ -61,12 +61,12 @@ def make_request(
         qpos = check_position_tensor(qpos, "positions of queries")
         kpos = qpos if same else check_position_tensor(kpos, "positions of keys")
     if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # type: ignore[attr-defined]
-        check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
+        check_inputs(scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, rotated)
         if scale is not None or dropout or not isinstance(causal, bool):
             _check_numbers(causal, scale, dropout)
         if not causal and mask_BHST is None and q_BHSK.shape[2] > 1 and scheme.declares.causal_only:
             _refuse_later_keys(scheme)
-    added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BHTK)
+    added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BGTK)
     if mask is not None and mask.is_floating_point():
         added, mask = mask, None
     hooks, heads = scheme.active_hooks(), q_BHSK.shape[1]
@@ -76,18 +76,21 @@ def make_request(
         # Such a hook computes with all logits of a row, and -inf among them would make all of them NaN.
         mask = ~(added <= torch.finfo(added.dtype).min / 2)  # NaN is not hidden
         added = added.masked_fill(~mask, 0.0)
-    if heads != k_BHTK.shape[1]:
-        k_BHTK = share_heads(heads, k_BHTK)
-    if heads != v_BHTK.shape[1]:
-        v_BHTK = share_heads(heads, v_BHTK)
     if scale is None:
         scale = scheme.scale(q_BHSK.shape[-1])
+    k, v = k_BGTK, v_BGTK
+    if heads != k.shape[1] and (scheme.rotates_by_head or kpos.dim() == 4):
+        k = share_heads(heads, k)  # before they are rotated, each in its own way
     if not rotated:
         if "rotate" in hooks:
-            q_BHSK, k_BHTK = scheme.rotate(q_BHSK, k_BHTK, qpos, kpos)
+            q_BHSK, k = scheme.rotate(q_BHSK, k, qpos, kpos)
         if "rotate_values" in hooks:
-            v_BHTK = scheme.rotate_values(v_BHTK, qpos, kpos)
-    return AttentionRequest(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, mask, causal, scale, dropout, hooks, added)
+            v = scheme.rotate_values(v, qpos, kpos)
+    if heads != k.shape[1]:
+        k = share_heads(heads, k)
+    if heads != v.shape[1]:
+        v = share_heads(heads, v)
+    return AttentionRequest(scheme, q_BHSK, k, v, qpos, kpos, mask, causal, scale, dropout, hooks, added)
 
 
 def share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
@@ -207,7 +210,9 @@ def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
     """Return a mask of four axes. Raises UsageError for another form, and for numbers that are no logits."""
     dense = isinstance(mask, Tensor) and mask.layout == torch.strided
     if not dense or not (mask.dtype == torch.bool or mask.is_floating_point()):
-        kind = f"{mask.dtype}" if dense else f"{mask.layout}" if isinstance(mask, Tensor) else show_value(mask)
+        kind = show_value(mask)
+        if isinstance(mask, Tensor):
+            kind = str(mask.dtype if dense else mask.layout)
         raise UsageError(
             f"this mask is {kind}, but must be true where a query may attend to a key, as mask.bool(), "
             f"or floats that are added to the logits, and dense"

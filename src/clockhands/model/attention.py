@@ -1,6 +1,7 @@
 """Multi-head attention: projections, KV cache and scheme; ``clockhands.attention`` computes the heads.
 
-The base of all attentions and self-attention are here; ``cross_attention`` and ``latent_attention`` have others.
+Keys and values have G heads, each that of H/G query heads (Ainslie et al. 2023), and are cached so. A letter p is for
+keys that carry their positions as further channels (``kv_cache.append_positions``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from clockhands.attention import attend
+from clockhands.attention.request import share_heads
 from clockhands.model.config import TransformerConfig
 from clockhands.model.kv_cache import (
     KVCache,
@@ -46,39 +48,16 @@ class Attention(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         num_kv_heads, self.head_dim = config.resolved_num_kv_heads, config.resolved_head_dim
-        self.group_size = config.num_heads // num_kv_heads
         self.q_width, self.kv_width = config.num_heads * self.head_dim, num_kv_heads * self.head_dim
         self.scale, self.dropout = config.attention_scale, config.get_dropout("attention")
         self.out = nn.Linear(self.q_width, config.d_model, bias=config.attention_bias)
-
-    def repeat_heads(self, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
-        """Repeat each of G key or value heads for the query heads of its group: [B, G, T, K] to [B, H, T, K]."""
-        return x_BGTK if self.group_size == 1 else x_BGTK.repeat_interleave(self.group_size, dim=1)
-
-    def update_cache(
-        self,
-        cache: KVCache,
-        layer: int,
-        k_BHSKp: Float[Tensor, "B H S Kp"],
-        v_BHSK: Float[Tensor, "B H S Kv"],
-        shared_keys: bool = True,
-    ) -> tuple[Float[Tensor, "B H T Kp"], Float[Tensor, "B H T Kv"]]:
-        """Append keys and values to a cache, and return those of all its tokens, one head for every query head.
-
-        The cache stores one head for each group of query heads (Ainslie et al. 2023), so that it is smaller.
-        ``shared_keys``: whether the keys of a group are equal; if not, the cache stores one for every query head.
-        """
-        if self.group_size == 1 or not shared_keys:
-            return cache.update(k_BHSKp, v_BHSK, layer)
-        k_BGTKp, v_BGTK = cache.update(k_BHSKp[:, :: self.group_size], v_BHSK[:, :: self.group_size], layer)
-        return self.repeat_heads(k_BGTKp), self.repeat_heads(v_BGTK)
 
     def attend_heads(
         self,
         scheme: Scheme,
         q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        v_BHTK: Float[Tensor, "B H T Kv"],
+        k_BGTK: Float[Tensor, "B G T K"],
+        v_BGTK: Float[Tensor, "B G T Kv"],
         placement: Placement,
         *,
         rotated: bool = False,
@@ -89,7 +68,7 @@ class Attention(nn.Module):
         the scheme does not take.
         """
         return attend(
-            scheme, q_BHSK, k_BHTK, v_BHTK, placement.qpos_BS, placement.kpos_BT, placement.mask_BHSM,
+            scheme, q_BHSK, k_BGTK, v_BGTK, placement.qpos_BS, placement.kpos_BT, placement.mask_BHSM,
             causal=placement.causal, scale=self.choose_scale(scheme), rotated=rotated,
             dropout=self.dropout if self.training else 0.0,
         )  # fmt: skip
@@ -114,8 +93,8 @@ class SelfAttention(Attention):
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         """Attend among the tokens of one side: [B, S, D] to [B, S, D]. Raises what ``attend_with_cache`` raises."""
-        q_BHSK, k_BHSK, v_BHSK = self.project(x_BSD)
-        return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BHSK, v_BHSK, context))
+        q_BHSK, k_BGSK, v_BGSK = self.project(x_BSD)
+        return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BGSK, v_BGSK, context))
 
     def make_projection(self, config: TransformerConfig) -> None:
         """Make the projection from which queries, keys and values come."""
@@ -123,19 +102,19 @@ class SelfAttention(Attention):
 
     def project(
         self, x_BSD: Float[Tensor, "B S D"]
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Float[Tensor, "B H S Kv"]]:
-        """Return queries, keys and values of tokens [B, S, D], one head of each for every query head: [B, H, S, K]."""
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B G S K"], Float[Tensor, "B G S Kv"]]:
+        """Return queries [B, H, S, K], and keys and values [B, G, S, K], of tokens [B, S, D]."""
         q_BHSK, k_BGSK, v_BGSK = self.qkv.project_heads(x_BSD, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             q_BHSK, k_BGSK = normalise_heads(q_BHSK, self.q_norm), normalise_heads(k_BGSK, self.k_norm)
-        return q_BHSK, self.repeat_heads(k_BGSK), self.repeat_heads(v_BGSK)
+        return q_BHSK, k_BGSK, v_BGSK
 
     def attend_with_cache(
         self,
         x_BSD: Float[Tensor, "B S D"],
         q_BHSK: Float[Tensor, "B H S K"],
-        k_BHSK: Float[Tensor, "B H S K"],
-        v_BHSK: Float[Tensor, "B H S Kv"],
+        k_BGSK: Float[Tensor, "B G S K"],
+        v_BGSK: Float[Tensor, "B G S Kv"],
         context: AttentionContext,
     ) -> Float[Tensor, "B H S Kv"]:
         """Update the KV cache, if there is one, and attend: queries [B, H, S, K] to [B, H, S, Kv].
@@ -144,7 +123,7 @@ class SelfAttention(Attention):
         for a cache that cannot serve the scheme, and for positions that the scheme does not take.
         """
         scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
-        q, k, v = q_BHSK, k_BHSK, v_BHSK
+        q, k, v = q_BHSK, k_BGSK, v_BGSK
         if cache is not None:
             refuse_quantized_cache(scheme, cache, layer)
         if "locate" in scheme.active_hooks():
@@ -156,12 +135,14 @@ class SelfAttention(Attention):
                 placement = dataclasses.replace(placement, qpos_BS=located_BHSA, kpos_BT=located_BHSA)
         if cache is None:
             return self.attend_heads(scheme, q, k, v, placement)
+        if not may_share_keys(scheme):  # the keys of a group differ once they are rotated, or stand elsewhere
+            k, v = share_heads(q.shape[1], k), share_heads(q.shape[1], v)
         rotated, stores_positions = scheme.declares.cache == "rotated", needs_stored_positions(scheme)
         if rotated:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
             v = scheme.rotate_values(v, placement.qpos_BS, placement.kpos_BT)
         stored = append_positions(k, placement.kpos_BT) if stores_positions else k
-        stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
+        stored, v = cache.update(stored, v, layer)
         mask_BHSM, length = placement.mask_BHSM, placement.length
         if keeps_window(cache, layer):
             mask_BHSM = None if mask_BHSM is None else mask_BHSM[..., -stored.shape[2] :]
@@ -196,25 +177,20 @@ class CrossAttention(Attention):
         Raises PositionError for positions that the scheme does not take.
         """
         (q_BHSK,) = self.q.project_heads(x_BSD, self.head_dim)
-        k_BHTK, v_BHTK = self.project_source(source_BTD, context.cache, context.layer, q_BHSK.device)
-        scheme, placement = context.scheme, context.placement
-        return self.join_heads(self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement))
+        k_BGTK, v_BGTK = self.project_source(source_BTD, context.cache, context.layer, q_BHSK.device)
+        return self.join_heads(self.attend_heads(context.scheme, q_BHSK, k_BGTK, v_BGTK, context.placement))
 
     def project_source(
         self, source_BTD: Float[Tensor, "B T D"], cache: KVCache | None, layer: int, device: torch.device
-    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T Kv"]]:
-        """Return keys and values of the source, [B, H, T, K] each: computed and cached, or read from the cache.
+    ) -> tuple[Float[Tensor, "B G T K"], Float[Tensor, "B G T Kv"]]:
+        """Return keys and values of the source, [B, G, T, K] each: computed and cached, or read from the cache.
 
         An offloaded cache may hold them on another device than ``device``, where they are needed.
         """
         if cache is not None and cache.get_seq_length(layer):
-            stored = cache.layers[layer]
-            keys, values = stored.keys, stored.values
-            if keys.device != device:
-                keys, values = keys.to(device), values.to(device)
-            return (keys, values) if self.group_size == 1 else (self.repeat_heads(keys), self.repeat_heads(values))
-        k_BHTK, v_BHTK = map(self.repeat_heads, self.kv.project_heads(source_BTD, self.head_dim))
-        return (k_BHTK, v_BHTK) if cache is None else self.update_cache(cache, layer, k_BHTK, v_BHTK)
+            return cache.layers[layer].keys.to(device), cache.layers[layer].values.to(device)
+        k_BGTK, v_BGTK = self.kv.project_heads(source_BTD, self.head_dim)
+        return (k_BGTK, v_BGTK) if cache is None else cache.update(k_BGTK, v_BGTK, layer)
 
 
 LATENT_EPS = 1e-6
@@ -256,8 +232,9 @@ class LatentAttention(SelfAttention):
             compressed = self.q_latent_norm(self.q_down(x_BSD))
         q_BHSK = self.q_up(compressed).unflatten(2, (-1, self.head_dim)).transpose(1, 2)
         latent_BSC, shared_BSK = self.kv_down(x_BSD).split_with_sizes([self.latent_width, self.shared_key_dim], -1)
-        heads_BHSI = self.kv_up(self.kv_latent_norm(latent_BSC)).unflatten(2, (q_BHSK.shape[1], -1)).transpose(1, 2)
-        k_BHSK, v_BHSK = heads_BHSI.split_with_sizes(list(self.kv_head_widths), -1)
+        expanded_BSE = self.kv_up(self.kv_latent_norm(latent_BSC))  # the keys' own channels and the values of all heads
+        heads = expanded_BSE.unflatten(2, (q_BHSK.shape[1], -1)).transpose(1, 2)
+        k_BHSK, v_BHSK = heads.split_with_sizes(list(self.kv_head_widths), -1)
         if self.shared_key_dim:
             k_BHSK = torch.cat([shared_BSK[:, None].expand(-1, q_BHSK.shape[1], -1, -1), k_BHSK], dim=-1)
         return q_BHSK, k_BHSK, v_BHSK

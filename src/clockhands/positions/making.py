@@ -23,7 +23,8 @@ def count_up(
     Raises PositionError for sizes that are no whole numbers from 0.
     """
     try:  # a number of numpy, or a tensor of one, is a number too
-        rows, count = (size if isinstance(size, torch.SymInt) else operator.index(size) for size in (batch, length))
+        rows = batch if isinstance(batch, torch.SymInt) else operator.index(batch)
+        count = length if isinstance(length, torch.SymInt) else operator.index(length)
     except TypeError:
         rows = count = -1
     if rows < 0 or count < 0:
@@ -73,30 +74,30 @@ def make_document_mask(documents_BS: Int[Tensor, "B S"]) -> Bool[Tensor, "B S S"
     return documents_BS[:, :, None] == documents_BS[:, None, :]
 
 
-def shift(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num[Tensor, "B S *A"]:
+def shift(pos: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num[Tensor, "B S *A"]:
     """Add one offset to all positions of a row: SHAPE (Kiyono et al. 2021, section 3)."""
     if isinstance(offset, int):
-        return pos_BS + offset
-    return pos_BS + offset.reshape(-1, *[1] * (pos_BS.dim() - 1))
+        return pos + offset
+    return pos + offset.reshape(-1, *[1] * (pos.dim() - 1))
 
 
-def centre(pos_BS: Num[Tensor, "B S *A"], mask_BS: TokenMask | None = None) -> Float[Tensor, "B S *A"]:
+def centre(pos: Num[Tensor, "B S *A"], mask_BS: TokenMask | None = None) -> Float[Tensor, "B S *A"]:
     """Subtract each row's mean position over its tokens, on every axis: how CAPE reads positions after training."""
-    pos = pos_BS.float()
+    pos = pos.float()
     weight = (
         torch.ones_like(pos) if mask_BS is None else mask_BS.reshape(*mask_BS.shape, *[1] * (pos.dim() - 2)).float()
     )
     return pos - (pos * weight).sum(1, keepdim=True) / weight.expand_as(pos).sum(1, keepdim=True).clamp(min=1)
 
 
-def interpolate(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
+def interpolate(pos: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
     """Divide positions by a factor, so that longer texts fit: position interpolation (Chen et al. 2023, equation 4).
 
     Raises PositionError for a factor that is not above 0.
     """
     if not factor > 0:
         raise PositionError(f"positions are divided by the factor, which is {factor}; it must be above 0")
-    return pos_BS.double() / factor if pos_BS.dtype == torch.float64 else pos_BS.float() / factor
+    return pos.double() / factor if pos.dtype == torch.float64 else pos.float() / factor
 
 
 def read_times(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[Tensor, "B S"]:
@@ -141,9 +142,9 @@ def repeat_on_axes(pos_BS: Num[Tensor, "B S"], axes: int) -> Num[Tensor, "B S A"
     return pos_BS[..., None].expand(*pos_BS.shape, axes)
 
 
-def normalise(pos_BSA: Num[Tensor, "B S *A"], mask_BS: TokenMask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
+def normalise(pos: Num[Tensor, "B S *A"], mask_BS: TokenMask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
     """Return (p + 1) / (last + 1) x scale over each row's tokens, on every axis: DETR's normalised coordinates."""
-    pos = pos_BSA.float() + 1
+    pos = pos.float() + 1
     token = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))
     last = torch.where(token, pos, torch.ones_like(pos)).amax(dim=1, keepdim=True)
     return pos / last * scale

@@ -12,22 +12,31 @@ once; the exceptions say so through ``depends_on_length``.
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from clockhands.catalogue import Catalogue
-from clockhands.errors import ConfigError, PositionError, refuse_faults
-from clockhands.options import Seed, check_options, options_of
+from clockhands.errors import ConfigError, PositionError
+from clockhands.options import (
+    AtLeastOne,
+    Count,
+    FromZero,
+    NotNegative,
+    Positive,
+    Seed,
+    check_options,
+    check_value,
+    options_of,
+)
 from clockhands.positions.making import TokenMask, centre, interpolate, shift
 from clockhands.shapes import Float, Int, Num, Tensor
-
-_refuse = partial(refuse_faults, source="the transform of positions")
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,26 @@ class TransformContext:
 
 
 class Transform(ABC):
-    """A change of positions. A subclass is a frozen dataclass whose fields are its options, and has ``apply``."""
+    """A change of positions. A subclass is a frozen dataclass whose fields are its options, and has ``apply``.
+
+    Raises ConfigError for options out of the range that their annotation says.
+    """
+
+    def __post_init__(self) -> None:
+        faults = self.find_faults()
+        if faults:
+            raise ConfigError(faults, "the transform of positions")
+
+    @classmethod
+    def get_name(cls) -> str:
+        """Return the name that configurations have for it: ``random-float``."""
+        return re.sub("(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
+
+    def find_faults(self) -> list[str]:
+        """Return what is wrong with the options, one sentence each."""
+        options = options_of(type(self)).values()
+        values = ((f"{self.get_name()}.{option.name}", getattr(self, option.name), option.type) for option in options)
+        return [fault for value in values for fault in check_value(*value)]
 
     @property
     def depends_on_length(self) -> bool:
@@ -56,19 +84,19 @@ class Transform(ABC):
         return False
 
     @abstractmethod
-    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
-        """Return the positions to use in place of ``pos_BS``."""
+    def apply(self, pos: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
+        """Return the positions to use in place of ``pos``."""
 
     def __call__(
         self,
-        pos_BS: Num[Tensor, "B S *A"],
+        pos: Num[Tensor, "B S *A"],
         mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Num[Tensor, "B S *A"]:
-        """Return the positions to use in place of ``pos_BS``; the arguments are those of ``TransformContext``."""
-        return self.apply(pos_BS, TransformContext(mask_BS, training, generator))
+        """Return the positions to use in place of ``pos``; the arguments are those of ``TransformContext``."""
+        return self.apply(pos, TransformContext(mask_BS, training, generator))
 
 
 @dataclass(frozen=True)
@@ -78,25 +106,22 @@ class Shifted(Transform):
     ``test``: the offset outside training; None is ``maximum``, as in the authors' code (their paper uses 0).
     """
 
-    maximum: int = 100
+    maximum: FromZero = 100
     test: int | None = None
 
-    def __post_init__(self) -> None:
-        _refuse((self.maximum < 0, f"shifted.maximum is {self.maximum}, but must be 0 or more"))
-
-    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
+    def apply(self, pos: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
         if not context.training:
-            return shift(pos_BS, self.maximum if self.test is None else self.test)
-        offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=context.generator)
-        return shift(pos_BS, offset_B.to(pos_BS.device))
+            return shift(pos, self.maximum if self.test is None else self.test)
+        offset_B = torch.randint(0, self.maximum + 1, (pos.shape[0],), generator=context.generator)
+        return shift(pos, offset_B.to(pos.device))
 
 
 @dataclass(frozen=True)
 class _Drawn(Transform):
     """Replaces position p by the p-th smallest of ``length`` numbers, drawn once for a batch."""
 
-    maximum: float
-    length: int | None = None
+    maximum: Positive
+    length: Count | None = None
     seed: Seed = 0
 
     @property
@@ -104,14 +129,14 @@ class _Drawn(Transform):
         """Whether ``length`` is None: then a later token changes every position."""
         return self.length is None
 
-    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Num[Tensor, "B S"]:
-        needed = int(pos_BS.max()) + 1
+    def apply(self, pos: Int[Tensor, "B S"], context: TransformContext) -> Num[Tensor, "B S"]:
+        needed = int(pos.max()) + 1
         length = needed if self.length is None else self.length
-        name, whole = ("randomised", True) if isinstance(self, Randomised) else ("random-float", False)
+        whole = isinstance(self, Randomised)
         if needed > length or (whole and length > self.maximum):
             raise PositionError(
                 f"{needed} positions do not fit {length} draws out of {self.maximum}; "
-                f"raise {name}.{'maximum' if self.length is None else 'length'}"
+                f"raise {self.get_name()}.{'maximum' if self.length is None else 'length'}"
             )
         if not context.training:
             drawn_L = _draw_once(float(self.maximum), length, self.seed, whole)
@@ -120,7 +145,7 @@ class _Drawn(Transform):
         else:
             uniform_L = torch.rand(length, generator=context.generator, dtype=torch.float64)
             drawn_L = (uniform_L * self.maximum).sort().values
-        return drawn_L.to(pos_BS.device)[pos_BS]
+        return drawn_L.to(pos.device)[pos]
 
 
 @lru_cache(maxsize=64)
@@ -144,18 +169,13 @@ class Randomised(_Drawn):
     Raises PositionError where a position does not fit the subset.
     """
 
-    maximum: int = 2048
+    maximum: Count = 2048
 
-    def __post_init__(self) -> None:
-        length = 1 if self.length is None else self.length
-        _refuse(
-            (self.maximum < 1, f"randomised.maximum is {self.maximum}, but must be at least 1"),
-            (length < 1, f"randomised.length is {length}, but must be at least 1"),
-            (
-                length > self.maximum >= 1,
-                f"randomised.length is {length}, but must be at most maximum, which is {self.maximum}",
-            ),
-        )
+    def find_faults(self) -> list[str]:
+        faults = super().find_faults()
+        if not faults and (self.length or 1) > self.maximum:
+            return [f"randomised.length is {self.length}, but must be at most maximum, which is {self.maximum}"]
+        return faults
 
 
 @dataclass(frozen=True)
@@ -167,15 +187,8 @@ class RandomFloat(_Drawn):
     Raises PositionError where a position does not fit the draws.
     """
 
-    maximum: float = 512.0
+    maximum: Positive = 512.0
     real_valued = True
-
-    def __post_init__(self) -> None:
-        short = self.length is not None and self.length < 1
-        _refuse(
-            (not self.maximum > 0, f"random-float.maximum is {self.maximum}, but must be above 0"),
-            (short, f"random-float.length is {self.length}, but must be at least 1"),
-        )
 
 
 @dataclass(frozen=True)
@@ -189,29 +202,19 @@ class Cape(Transform):
     ``centre`` off.
     """
 
-    max_global_shift: float = 5.0
-    max_local_shift: float = 0.5
-    max_scale: float = 1.03
+    max_global_shift: NotNegative = 5.0
+    max_local_shift: NotNegative = 0.5
+    max_scale: AtLeastOne = 1.03
     centre: bool = True
     real_valued = True
-
-    def __post_init__(self) -> None:
-        shifts = (self.max_global_shift, self.max_local_shift)
-        _refuse(
-            (
-                not all(largest >= 0 for largest in shifts),
-                f"cape: the largest shifts are {shifts}, but must be 0 or more",
-            ),
-            (not self.max_scale >= 1, f"cape.max_scale is {self.max_scale}, but must be at least 1"),
-        )
 
     @property
     def depends_on_length(self) -> bool:
         """Whether positions are centred: then a later token changes their mean."""
         return self.centre
 
-    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
-        pos = centre(pos_BS, context.mask_BS) if self.centre else pos_BS.float()
+    def apply(self, pos: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
+        pos = centre(pos, context.mask_BS) if self.centre else pos.float()
         if not context.training:
             return pos
 
@@ -228,14 +231,11 @@ class Cape(Transform):
 class Scaled(Transform):
     """Position interpolation (Chen et al. 2023, equation 4): p / factor, so that longer texts fit."""
 
-    factor: float = 1.0
+    factor: Positive = 1.0
     real_valued = True
 
-    def __post_init__(self) -> None:
-        _refuse((not self.factor > 0, f"scaled.factor is {self.factor}, but must be above 0"))
-
-    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
-        return interpolate(pos_BS, self.factor)
+    def apply(self, pos: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
+        return interpolate(pos, self.factor)
 
 
 @dataclass(frozen=True)
@@ -249,26 +249,20 @@ class Skipping(Transform):
     Raises PositionError for a text that is longer than ``maximum``, and for positions of several coordinates.
     """
 
-    maximum: int = 2048
-    chunks: int = 2
+    maximum: Count = 2048
+    chunks: Count = 2
 
-    def __post_init__(self) -> None:
-        _refuse(
-            (self.maximum < 1, f"skipping.maximum is {self.maximum}, but must be at least 1"),
-            (self.chunks < 1, f"skipping.chunks is {self.chunks}, but must be at least 1"),
-        )
-
-    def apply(self, pos_BS: Int[Tensor, "B S *A"], context: TransformContext) -> Int[Tensor, "B S"]:
-        if pos_BS.dim() != 2:
+    def apply(self, pos: Int[Tensor, "B S *A"], context: TransformContext) -> Int[Tensor, "B S"]:
+        if pos.dim() != 2:
             raise PositionError(
-                f"skipping takes positions of one coordinate, [B, S], and these have the shape {list(pos_BS.shape)}; "
+                f"skipping takes positions of one coordinate, [B, S], and these have the shape {list(pos.shape)}; "
                 f"choose another transform, such as shifted or cape"
             )
         if not context.training:
-            return pos_BS
-        rows = [self._skip(length, context.generator) for length in (pos_BS.amax(-1) + 1).tolist()]
-        added_BP = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(pos_BS.device)
-        return pos_BS + added_BP.gather(1, pos_BS)
+            return pos
+        rows = [self._skip(length, context.generator) for length in (pos.amax(-1) + 1).tolist()]
+        added_BP = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(pos.device)
+        return pos + added_BP.gather(1, pos)
 
     def _skip(self, length: int, generator: torch.Generator | None) -> Int[Tensor, " L"]:
         """Return what is added to each position of a row of this length."""
@@ -293,22 +287,13 @@ class Jittered(Transform):
     outside training nothing changes.
     """
 
-    shift: float | None = None
-    jitter: float | None = None
-    rescale: float | None = 2.0
+    shift: NotNegative | None = None
+    jitter: AtLeastOne | None = None
+    rescale: AtLeastOne | None = 2.0
     real_valued = True
 
-    def __post_init__(self) -> None:
-        _refuse(
-            (not (self.shift or 0) >= 0, f"jittered.shift is {self.shift}, but must be 0 or more"),
-            *(
-                (factor is not None and not factor >= 1, f"jittered.{name} is {factor}, but must be at least 1")
-                for name, factor in (("jitter", self.jitter), ("rescale", self.rescale))
-            ),
-        )
-
-    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
-        pos = pos_BS.float()
+    def apply(self, pos: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
+        pos = pos.float()
         if not context.training:
             return pos
 

@@ -1,16 +1,19 @@
-"""What a scheme's constructor was called with: checked against its signature, each fault in one sentence."""
+"""What a scheme's constructor, or ``attend``, was called with: checked, each fault in one sentence."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from clockhands.errors import ConfigError, UsageError, show_value, suggest_nearest
 from clockhands.options import check_value, fits
 
+P = ParamSpec("P")
+R = TypeVar("R")
 OTHER_NAMES = {
     "fraction": "rotary_dim rotary_pct partial_rotary_factor",
     "head_dim": "dim d_head head_size rotary_dim",
@@ -24,9 +27,16 @@ OTHER_NAMES = {
     "layout": "interleaved is_neox_style",
     "spectrum": "scaling rope_scaling rope_type",
     "buckets": "num_buckets",
-    "causal": "bidirectional",
+    "causal": "bidirectional is_causal",
+    "mask_BHST": "mask attn_mask attention_mask attn_bias",
+    "scale": "scaling sm_scale softmax_scale",
+    "dropout": "dropout_p attn_dropout",
+    "qpos": "pos positions position_ids",
 }
-"""What other libraries call the sizes and options of our schemes: the first of ours that a scheme has is meant."""
+"""What other libraries call the sizes and options of our schemes, and the arguments of ``attend``.
+
+The first of ours that is a parameter is meant.
+"""
 
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
@@ -34,7 +44,32 @@ SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 
 
 class _ArgumentError(UsageError, TypeError):
-    """A scheme was called with an argument that its constructor does not have, or with a value of another kind."""
+    """A scheme or ``attend`` was called with an argument that it does not have, or with a value of another kind."""
+
+
+def explain_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function whose call with a missing or unknown argument raises UsageError, and says what is meant."""
+    own = inspect.signature(function).parameters
+    places = [name for name, parameter in own.items() if parameter.kind is not parameter.KEYWORD_ONLY]
+    needed = [name for name in places if own[name].default is inspect.Parameter.empty]
+    name, call = function.__name__, ", ".join(place for place in needed if place != "self")
+
+    @functools.wraps(function)
+    def explained(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except TypeError as fault:
+            if fault.__traceback__ is None or fault.__traceback__.tb_next is not None:
+                raise  # inside the function, not by its call
+            for unknown in named.keys() - own.keys():
+                raise _ArgumentError(f"{name} has no argument {unknown!r}{_suggest(unknown, own)}") from None
+            missing = [place for place in needed[len(args) :] if place not in named]
+            if missing:
+                raise _ArgumentError(f"{name} lacks {' and '.join(missing)}; call it as {name}({call})") from None
+            options = ", ".join(key for key in own if key not in places)
+            raise _ArgumentError(f"{name}: {fault}; options are written with their names: {options}") from None
+
+    return explained
 
 
 @cache

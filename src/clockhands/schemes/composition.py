@@ -15,7 +15,7 @@ from clockhands.schemes.composition_rules import (
     find_scheme_after_rotation,
     list_schemes_of_fewer_axes,
 )
-from clockhands.schemes.frequencies import check_axes, drop_axis
+from clockhands.schemes.frequencies import check_axes, take_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import (
     AttentionInputs,
@@ -303,7 +303,7 @@ class _PartPositions:
                 check_integer(pos_BS, type(other).__name__.lower())
         axes = self.axes
         if self.holds_both and axes == 1:
-            pos_BS = drop_axis(pos_BS, "composition")
+            pos_BS = take_axis(pos_BS, "composition")
         past = past_BHTA[..., :-axes] if self.holds_both and past_BHTA is not None else past_BHTA
         located = part.locate(x_BSD, pos_BS, past)
         if located is None or not self.holds_both:

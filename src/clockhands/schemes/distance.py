@@ -56,7 +56,7 @@ class DistanceBias(Scheme):
         """
         if self.axis is not None:
             name = type(self).__name__.lower()
-            qpos, kpos = take_axis(qpos, self.axis, name), take_axis(kpos, self.axis, name)
+            qpos, kpos = take_axis(qpos, name, self.axis), take_axis(kpos, name, self.axis)
         _check_one_coordinate(qpos, kpos)
         return qpos, kpos, self.compute_curve
 

@@ -71,10 +71,6 @@ def compute_sin_cos_pairs(
     """Compute sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``compute_cos_sin``."""
     if _are_consecutive(pos):
         return _compute_consecutive(pos, omega_F, dtype)
-    repeated = _find_repeated(pos)
-    if repeated is not None:
-        every, index = repeated
-        return F.embedding(index, compute_sin_cos_pairs(every, omega_F, dtype).flatten(1)).unflatten(-1, (-1, 2))
     cosine, sine = compute_cos_sin(pos, omega_F, dtype)
     return torch.stack([sine, cosine], dim=-1)
 
@@ -88,7 +84,8 @@ def _find_repeated(pos: Num[Tensor, "*B"]) -> tuple[Int[Tensor, " N"], Int[Tenso
         return None
     if pos.device.type != "cpu" or is_traced() or torch.jit.is_tracing():  # type: ignore[attr-defined]
         return None
-    low, high = (int(bound) for bound in torch.aminmax(pos))
+    least, greatest = torch.aminmax(pos)
+    low, high = int(least), int(greatest)
     return (torch.arange(low, high + 1), pos - low) if 4 * (high - low + 1) <= pos.numel() else None
 
 
@@ -137,38 +134,28 @@ def choose_working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def drop_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
-    """Return positions of one coordinate without the coordinate axis: [B, S], or [B, H, S] where heads have their own.
-
-    Raises PositionError for several coordinates.
-    """
-    if pos.dim() == 2:
-        return pos
-    if pos.shape[-1] != 1:
-        raise PositionError(
-            f"{scheme} encodes one coordinate, and these positions have {pos.shape[-1]}; "
-            f"choose a scheme for several axes, or pass one of them"
-        )
-    return pos[..., 0]
-
-
-def take_axis(pos: Num[Tensor, "B ..."], axis: int | None, scheme: str, advice: str = "") -> Num[Tensor, "B ..."]:
+def take_axis(
+    pos: Num[Tensor, "B ..."],
+    scheme: str,
+    axis: int | None = None,
+    advice: str = "choose a scheme for several axes, or pass one of them",
+) -> Num[Tensor, "B ..."]:
     """Return one coordinate of positions, without the coordinate axis: [B, S], or [B, H, S] where heads have their own.
 
     ``axis``: its index, from 0 on; None: positions have one coordinate, and ``advice`` is what the refusal of several
     says to do. Raises PositionError for positions without that coordinate, and for several where ``axis`` is None.
     """
-    given_axes = 1 if pos.dim() == 2 else pos.shape[-1]
-    if axis is None:
-        if given_axes > 1 and advice:
-            raise PositionError(f"{scheme} reads one coordinate, and these positions have {given_axes}; {advice}")
-        return drop_axis(pos, scheme)
-    if axis >= given_axes:
+    if pos.dim() == 2 and not axis:
+        return pos
+    count = 1 if pos.dim() == 2 else pos.shape[-1]
+    if axis is None and count > 1:
+        raise PositionError(f"{scheme} reads one coordinate, and these positions have {count}; {advice}")
+    if axis is not None and axis >= count:
         raise PositionError(
-            f"{scheme}.axis is {axis}, counted from 0, and these positions have {given_axes} coordinates; set it to at "
-            f"most {given_axes - 1}, or pass positions with more coordinates"
+            f"{scheme}.axis is {axis}, counted from 0, and these positions have {count} coordinates; set it to at "
+            f"most {count - 1}, or pass positions with more coordinates"
         )
-    return pos if pos.dim() == 2 else pos[..., axis]
+    return pos[..., axis or 0]
 
 
 def pair_coordinates(
@@ -185,7 +172,7 @@ def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor,
     Raises PositionError otherwise.
     """
     if axes == 1:
-        return drop_axis(pos, scheme)[..., None]
+        return take_axis(pos, scheme)[..., None]
     if pos.dim() == 2 or pos.shape[-1] != axes:
         given_axes = 1 if pos.dim() == 2 else pos.shape[-1]
         raise PositionError(

@@ -49,7 +49,7 @@ def test_learned_frequencies_have_the_gradient_of_float64_at_every_position(
 @pytest.mark.parametrize("length", [5, 700])
 def test_it_rotates_as_the_paper_writes(dtype: torch.dtype, length: int) -> None:
     x, pos = torch.randn(2, 3, length, 8).to(dtype), torch.arange(length).repeat(2, 1) + torch.tensor([[0], [9000]])
-    for got in RoPE(8, base=500.0).rotate(x, x, pos, pos):
+    for got in RoPE(8, base=500.0, layout="interleaved").rotate(x, x, pos, pos):
         error = 4 * torch.finfo(dtype).eps * float(x.abs().max()) + 1e-7
         torch.testing.assert_close(got, rotate_as_written(x.double(), pos, 500.0).to(dtype), atol=error, rtol=0)
 

@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 
 from clockhands.errors import refuse
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
@@ -53,7 +53,7 @@ class Binary(Scheme):
         return Declares(max_length=2**self.digits, beyond="raise")
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = read_index(drop_axis(pos_BS, "binary"), 2**self.digits, "binary", option="digits")
+        pos = read_index(take_axis(pos_BS, "binary"), 2**self.digits, "binary", option="digits")
         # Channels beyond the digits repeat them.
         place_P = torch.arange(self.width, device=pos.device) % self.digits
         # Shifted right by its place, a digit is the last bit.

@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import refuse
 from clockhands.options import FromTwo, Seed
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 from clockhands.shapes import Float, Tensor
 
@@ -70,7 +70,7 @@ class Index(Scheme):
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         # In float32: bfloat16 cannot tell 257 from 256.
-        number_BS = drop_axis(pos_BS, "index").to(torch.float32)
+        number_BS = take_axis(pos_BS, "index").to(torch.float32)
         if self.normalise == "length":
             # p / (n - 1) with the row's own n; a row of one token, 0/0, counts as 0.
             number_BS = number_BS / number_BS.amax(dim=-1, keepdim=True).clamp(min=1)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.options import Count, FromZero, NotNegative
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
@@ -55,7 +55,7 @@ class Learned(Scheme):
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = read_index(drop_axis(pos_BS, "learned"), self.max_length, "learned", self.beyond)
+        pos = read_index(take_axis(pos_BS, "learned"), self.max_length, "learned", self.beyond)
         # The rows before the offset are what other code keeps for padding.
         return nn.functional.embedding(pos + self.offset, self.table_LP)
 

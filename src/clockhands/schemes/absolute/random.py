@@ -10,7 +10,7 @@ import torch
 
 from clockhands.errors import refuse
 from clockhands.options import Count, Seed
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
@@ -78,7 +78,7 @@ class RandomVectors(Scheme):
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = read_index(drop_axis(pos_BS, "random"), self.max_length, "random", self.beyond)
+        pos = read_index(take_axis(pos_BS, "random"), self.max_length, "random", self.beyond)
         table_LP = torch.as_tensor(
             _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device
         )

@@ -21,8 +21,8 @@ from clockhands.schemes.frequencies import (
     compute_cos_sin,
     compute_frequencies,
     compute_sin_cos_pairs,
-    drop_axis,
     lay_out_channels,
+    take_axis,
     take_shared_row,
 )
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
@@ -95,21 +95,21 @@ class Sinusoidal(Scheme):
         )
         self.width, self.layout, self.exponent, self.base = width, layout, exponent, base
         self.wavelength, self.waves, self.random_phases, self.seed = wavelength, waves, random_phases, seed
-        self._amplitude = amplitude
+        self.start = amplitude
         self.amplitude = nn.Parameter(torch.tensor(float(amplitude))) if learned_amplitude else amplitude
 
     declares = Declares(real_valued=True)
 
     def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Return the radians per position of each pair (of each channel, with one kind of wave): [F], in float64."""
-        # With one kind of wave alone every channel has a frequency of its own, and not every pair.
+        # With one kind of wave each channel has a frequency of its own, base^(-c/width), so twice as many.
         count = self.width // 2 if self.waves == "both" else self.width
         omega_F = compute_frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
         """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P]."""
-        pos = take_shared_row(drop_axis(pos_BS, "sinusoidal"))
+        pos = take_shared_row(take_axis(pos_BS, "sinusoidal"))
         omega_F = self.frequencies(pos.device)
         if self.waves == "both" and self.layout == "interleaved":
             pe_BSP = compute_sin_cos_pairs(pos, omega_F).flatten(-2)
@@ -135,4 +135,4 @@ class Sinusoidal(Scheme):
 
     def reset_parameters(self) -> None:
         if isinstance(self.amplitude, nn.Parameter):
-            self.amplitude.fill_(self._amplitude)
+            self.amplitude.fill_(self.start)

@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import refuse
 from clockhands.options import Positive
-from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies, drop_axis, take_shared_row
+from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies, take_axis, take_shared_row
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
 
@@ -57,7 +57,7 @@ class Time2Vec(Scheme):
     declares = Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = take_shared_row(drop_axis(pos_BS, "time2vec"))
+        pos = take_shared_row(take_axis(pos_BS, "time2vec"))
         dtype = choose_angle_dtype(pos.device)
         angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
         # The first channel stays a straight line, by which time is told beyond all periods.

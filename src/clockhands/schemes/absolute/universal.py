@@ -13,8 +13,8 @@ from clockhands.schemes.frequencies import (
     Exponent,
     compute_cos_sin,
     compute_frequencies,
-    drop_axis,
     lay_out_channels,
+    take_axis,
     take_shared_row,
 )
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
@@ -63,7 +63,7 @@ class Universal(Scheme):
     declares = Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = take_shared_row(drop_axis(pos_BS, "universal"))
+        pos = take_shared_row(take_axis(pos_BS, "universal"))
         # The layer counts as a position of its own axis, and both waves are added.
         step = torch.full((1, 1), layer + self.start, device=pos.device)
         return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)

@@ -86,7 +86,7 @@ class Chunks(Scheme):
         if self.axis is None and qpos.dim() == kpos.dim() == 3:
             pairs = pair_coordinates(qpos, kpos, "chunks")
         else:
-            pairs = [(take_axis(qpos, self.axis, "chunks"), take_axis(kpos, self.axis, "chunks"))]
+            pairs = [(take_axis(qpos, "chunks", self.axis), take_axis(kpos, "chunks", self.axis))]
         return [(self._divide(query_BS), self._divide(key_BT)) for query_BS, key_BT in pairs]
 
     def _divide(self, pos: Positions) -> Tensor:

@@ -10,7 +10,7 @@ from torch import nn
 from clockhands.errors import PositionError
 from clockhands.options import Count
 from clockhands.schemes.distance import compute_distances
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import check_integer, is_traced, read_index
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 from clockhands.shapes import Tensor
@@ -75,7 +75,7 @@ class DIET(Scheme):
         )
 
     def bias(self, at: AttentionInputs) -> Bias:
-        qpos, kpos = drop_axis(at.qpos, "diet"), drop_axis(at.kpos, "diet")
+        qpos, kpos = take_axis(at.qpos, "diet"), take_axis(at.kpos, "diet")
         if self.form == "relative":
             distance_BST = compute_distances(qpos, kpos)
             check_integer(distance_BST, "diet")

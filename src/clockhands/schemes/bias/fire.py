@@ -77,7 +77,8 @@ class Fire(Scheme):
     def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:
         """Compute the network's output for distances [B, S, T] and the positions of their queries: [B, H, S, T]."""
         # Distances are divided by that of the query from the beginning, at least by the learned threshold.
-        furthest_BS = torch.maximum(qpos[: distance_BST.shape[0]], (self.factor.float() * self.length).abs())
+        qpos = qpos[: distance_BST.shape[0]]  # one row, if all texts stand alike
+        furthest_BS = torch.maximum(qpos, (self.factor.float() * self.length).abs())
         # 1e-6 keeps the first token, 0/0, at 0.
         share_BST = self.psi(distance_BST) / (self.psi(furthest_BS)[:, :, None] + 1e-6)
         return evaluate_piecewise(self.mlp, share_BST).transpose(0, 1)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.options import Count
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import (
     AttentionInputs,
@@ -101,7 +101,7 @@ class Inkling(Scheme):
         # In float32, since coordinates are cached in it.
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = drop_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
+        pos_BHS1 = take_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
         return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
 
     def bias(self, at: AttentionInputs) -> Bias:

@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.options import Count
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Located, Places, Positions, Scheme, States
 
 
@@ -79,7 +79,7 @@ class PaTH(Scheme):
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         # β between 0 and 2: a reflection multiplies w by 1 - β, which lies between -1 and 1.
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
-        pos_BHS1 = drop_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = take_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         sums = 0 if self.gate is None else 2
         past = (None,) * 5 if past_BHTA is None else past_BHTA.split([1, 1, width, width, sums], dim=-1)
         smooth_BHSK = convolve_causally(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])

@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.options import Count, Positive
 from clockhands.schemes.content.running_sum import accumulate, read_sums
-from clockhands.schemes.frequencies import compute_frequencies, drop_axis
+from clockhands.schemes.frequencies import compute_frequencies, take_axis
 from clockhands.schemes.rotary.rotation import Rotary
 from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
 from clockhands.shapes import Float, Tensor
@@ -111,7 +111,7 @@ class SelectiveRoPE(Rotary):
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         step_BHSF = step.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = drop_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = take_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
         past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, 2 * pairs, pairs], dim=-1)
         # The tokens before, in the cache, are read by the first taps.

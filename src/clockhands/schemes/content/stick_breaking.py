@@ -7,7 +7,7 @@ from typing import final
 import torch
 import torch.nn.functional as F
 
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.scheme import AttentionInputs, Declares, Logits, Scheme
 
 
@@ -42,7 +42,7 @@ class StickBreaking(Scheme):
 
     def weigh(self, logits_BHST: Logits, at: AttentionInputs) -> Logits:
         """Return the weights, from the query backwards: [B, H, S, T]; a masked key takes nothing and lets all pass."""
-        q_at, k_at = drop_axis(at.qpos, "stick-breaking"), drop_axis(at.kpos, "stick-breaking")
+        q_at, k_at = take_axis(at.qpos, "stick-breaking"), take_axis(at.kpos, "stick-breaking")
         masked = logits_BHST == -torch.inf
         if not self.attend_current:
             masked = masked | (q_at[:, None, :, None] == k_at[:, None, None, :])

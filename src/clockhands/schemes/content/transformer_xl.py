@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import refuse
 from clockhands.options import Positive
-from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, drop_axis
+from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, take_axis
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 
 
@@ -61,7 +61,7 @@ class TransformerXL(Scheme):
     def bias(self, at: AttentionInputs) -> Bias:
         """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T]."""
         dtype, omega_F = at.q.dtype, compute_frequencies(self.d_model, self.base, device=at.q.device)
-        qpos, kpos = drop_axis(at.qpos, "transformer-xl"), drop_axis(at.kpos, "transformer-xl")
+        qpos, kpos = take_axis(at.qpos, "transformer-xl"), take_axis(at.kpos, "transformer-xl")
         wide = choose_working_dtype(dtype)
         q_cos, q_sin = compute_cos_sin(qpos, omega_F, wide)
         k_cos, k_sin = compute_cos_sin(kpos, omega_F, wide)

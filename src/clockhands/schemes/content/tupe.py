@@ -11,7 +11,7 @@ from torch import nn
 
 from clockhands.options import Count
 from clockhands.schemes.bias.t5 import T5Bias
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
@@ -91,8 +91,8 @@ class TUPE(Scheme):
         return query_HPK @ key_HPK.transpose(-1, -2) * self.scale(self.head_dim)
 
     def bias(self, at: AttentionInputs) -> Bias:
-        qpos = read_index(drop_axis(at.qpos, "tupe"), self.max_length, "tupe")
-        kpos = read_index(drop_axis(at.kpos, "tupe"), self.max_length, "tupe")
+        qpos = read_index(take_axis(at.qpos, "tupe"), self.max_length, "tupe")
+        kpos = read_index(take_axis(at.kpos, "tupe"), self.max_length, "tupe")
         relative = 0.0 if self.relative is None else self.relative.bias(at._replace(qpos=qpos, kpos=kpos))
         if qpos.stride(0) == kpos.stride(0) == 0:
             qpos, kpos = qpos[:1], kpos[:1]

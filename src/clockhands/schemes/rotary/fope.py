@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import refuse
 from clockhands.options import Count, NotNegative, Positive
-from clockhands.schemes.frequencies import compute_angles, compute_frequencies, drop_axis
+from clockhands.schemes.frequencies import compute_angles, compute_frequencies, take_axis
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, check_pairs
 from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.scheme import Declares
@@ -88,7 +88,7 @@ class FoPE(Rotary):
     declares = Declares(real_valued=True)
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        own = drop_axis(pos, "fope")
+        own = take_axis(pos, "fope")
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
         angle = compute_angles(own[:, None] if own.dim() == 2 else own, omega_F)
         # Each pair is a sum of waves: its own and a little of the others.

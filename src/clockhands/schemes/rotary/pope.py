@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.options import Positive
-from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, drop_axis
+from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, take_axis
 from clockhands.schemes.rotary.rotation import CosSin, Memo, add_head_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
@@ -71,7 +71,7 @@ class PoPE(Scheme):
 
     def _compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of each channel's angle, without δ: [B, 1, S, K]."""
-        own = drop_axis(pos, "pope")
+        own = take_axis(pos, "pope")
         # base^(-c/d): every channel is a hand, so that there are as many as in a head of 2d channels.
         omega_K = compute_frequencies(2 * self.head_dim, self.base, device=own.device)
         return add_head_axis(*compute_cos_sin(own, omega_K, dtype))

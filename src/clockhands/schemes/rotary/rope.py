@@ -6,18 +6,18 @@ everything that has been built on them since: spectra for longer texts, partial 
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import torch
 from torch import nn
 
 from clockhands.errors import UsageError
-from clockhands.options import Positive
+from clockhands.options import Positive, Range
 from clockhands.schemes.frequencies import (
     compute_angles,
     compute_cos_sin,
     compute_frequencies,
-    drop_axis,
+    take_axis,
     take_shared_row,
 )
 from clockhands.schemes.rotary.rotation import (
@@ -34,21 +34,24 @@ from clockhands.schemes.rotary.spectra import Frequencies, Plain, Spectrum, make
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Values
 from clockhands.shapes import Float, Num, Tensor
 
+FEW_POSITIONS = 256
+"""Below so many positions the cases of ``RoPE._compute_waves`` take as long as the sines; without them half of that."""
+
 
 def rotate_as_written(
     x_BHSK: Float[Tensor, "B H S K"], pos_BS: Num[Tensor, "B S"], base: float = 10_000.0
 ) -> Float[Tensor, "B H S K"]:
-    """Rotate heads to their positions as the paper writes it: what ``RoPE(K).rotate`` does to queries and to keys.
+    """Rotate heads to their positions as the paper writes it: what ``RoPE(K, layout="interleaved").rotate`` does.
 
-    Pair c of a head, (a, b), turns by the angle p·θ_c with θ_c = base^(-2c/K). The product of a query at i with a key
-    at j then depends on i - j alone: R(iθ)ᵀ·R(jθ) = R((j - i)θ).
+    Channels 2c and 2c + 1 of a head, (a, b), turn by the angle p·ω_c with ω_c = base^(-2c/K). The product of a query at
+    i with a key at j then depends on i - j alone: R(iω)ᵀ·R(jω) = R((j - i)ω).
     """
-    pairs = x_BHSK.shape[-1] // 2
-    theta_F = base ** (-2 * torch.arange(pairs, dtype=torch.float64) / (2 * pairs))
-    angle_BSF = pos_BS[..., None] * theta_F
+    width = x_BHSK.shape[-1]
+    omega_F = base ** (-2 * torch.arange(width // 2, dtype=torch.float64) / width)
+    angle_BSF = pos_BS[..., None] * omega_F
     cos, sin = angle_BSF.cos()[:, None], angle_BSF.sin()[:, None]  # an axis for the heads, which rotate alike
-    a, b = x_BHSK[..., :pairs], x_BHSK[..., pairs:]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x_BHSK.dtype)
+    a, b = x_BHSK[..., ::2], x_BHSK[..., 1::2]
+    return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x_BHSK.dtype)
 
 
 @final
@@ -95,15 +98,15 @@ class RoPE(Rotary):
         *,
         base: Positive = 10_000.0,
         layout: Layout = "half",
-        fraction: float = 1.0,
+        fraction: Annotated[float, Range(above=0, most=1)] = 1.0,
         learned: bool = False,
         values: bool = False,
         spectrum: Spectrum = Plain(),  # noqa: B008, a frozen value
     ) -> None:
-        # Learned frequencies change with every step, so that no table of theirs is kept.
+        # Before the base makes its memo. Learned frequencies change with every step: no table of theirs is kept.
         self.memoised, self.reads_both_sides = not learned, learned or spectrum.depends_on_length
         super().__init__(layout)
-        self.channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
+        self.channels = int(head_dim * fraction)
         check_pairs("rope", self.channels, f"head_dim {head_dim} x fraction {fraction}")
         self.base, self.fraction = base, fraction
         self.spectrum = spectrum.check(self.channels)
@@ -156,8 +159,9 @@ class RoPE(Rotary):
         return omega_F if self.alpha_F is None else omega_F * self.alpha_F.to(omega_F.device, omega_F.dtype).exp()
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        if self._fixed_F is not None and pos.dim() == 2 and pos.device.type == "cpu" and pos.numel() < 256:
-            # What follows without its cases: in float64, where a million times θ is exact to the tenth digit.
+        few = pos.dim() == 2 and pos.device.type == "cpu" and pos.numel() < FEW_POSITIONS
+        if self._fixed_F is not None and few:
+            # The same as ``_compute_waves``, without its cases.
             angle_BSF = pos.to(torch.float64)[..., None] * self._fixed_F
             cos, sin = angle_BSF.cos()[:, None].to(dtype), angle_BSF.sin()[:, None].to(dtype)
         else:
@@ -172,15 +176,16 @@ class RoPE(Rotary):
 
     def _compute_waves(self, pos: Tensor, other: Tensor | None, dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of the angles, without the spectrum's factor, which is for logits alone."""
-        own = take_shared_row(drop_axis(pos, "rope"))
-        both = (own,) if other is None else (own, take_shared_row(drop_axis(other, "rope")))
+        own = take_shared_row(take_axis(pos, "rope"))
+        both = (own,) if other is None else (own, take_shared_row(take_axis(other, "rope")))
         omega = self.frequencies(self._find_lengths(*both), own.device)
         if omega.dim() == 1 and self.alpha_F is None and not self.spectrum.unscaled_first:
             cos, sin = compute_cos_sin(own, omega, dtype)
         else:
-            angle = self._compute_angles_by_row(own, omega)
             if omega.requires_grad:
                 angle = self._compute_learned_angles(own, omega, _find_origin(*both))
+            else:
+                angle = self._compute_angles_by_row(own, omega)
             cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
         # Positions [B, H, S] have their heads already.
         return (cos, sin) if own.dim() == 3 else (cos[:, None], sin[:, None])
@@ -196,13 +201,14 @@ class RoPE(Rotary):
         return torch.where(pos < first, compute_angles(own, trained_F), angle)
 
     def _compute_learned_angles(self, own: Tensor, omega: Tensor, origin_B: Tensor) -> Tensor:
-        """Compute p·θ with a gradient in θ that is exact at every position: that of (p - origin)·θ.
+        """Compute p·ω with a gradient in ω that is exact at every position: that of (p - origin)·ω.
 
-        Only differences of angles matter, so queries and keys may count from any origin they share. Else each adds
-        its gradient, p times what arrives in float32, and of two large numbers little is left: at p = 99,000 the
-        gradient was off by 6e-3.
+        Only differences of angles matter, so that queries and keys may count from any place that they share. Counted
+        from 0, the gradients of both are p times a number in float32 and nearly cancel: at p = 99,000 their sum was
+        wrong by 6e-3.
         """
-        from_origin = own.detach() - origin_B.view(-1, *[1] * (own.dim() - 1))
+        shape_of_row = (-1, *[1] * (own.dim() - 1))  # [B, 1], or [B, 1, 1] where heads have positions of their own
+        from_origin = own.detach() - origin_B.view(shape_of_row)
         # The second term is 0, and has the gradient.
         return self._compute_angles_by_row(own, omega.detach()) + self._compute_angles_by_row(
             from_origin, omega - omega.detach()
@@ -212,31 +218,33 @@ class RoPE(Rotary):
         """Return one more than the largest position of each row, [B], where the spectrum needs it; else None."""
         if not self.spectrum.depends_on_length:
             return None
-        most = [row.flatten(1).amax(-1) + 1 for row in rows if row.shape[-1]]
-        return torch.stack(torch.broadcast_tensors(*most)).amax(0)
+        lengths = [row.flatten(1).amax(-1) + 1 for row in rows if row.shape[-1]]
+        return torch.stack(torch.broadcast_tensors(*lengths)).amax(0)
 
     def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
         """Rotate values [B, H, T, Kv] to their positions, if they are to be rotated; [B, H, T, Kv]."""
         # R(t_j) here and R(-t_i) on the output: what arrives of a value is R(t_j - t_i)·v_j, by the distance alone.
-        return self._rotate_values(v_BHTK, kpos, qpos, _FORWARD) if self.rotates_values else v_BHTK
+        return self._rotate_values(v_BHTK, kpos, qpos, back=False) if self.rotates_values else v_BHTK
 
     def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
-        return self._rotate_values(out_BHSK, qpos, kpos, _BACK) if self.rotates_values else out_BHSK
+        return self._rotate_values(out_BHSK, qpos, kpos, back=True) if self.rotates_values else out_BHSK
 
-    def _rotate_values(self, x_BHSK: Tensor, own: Positions, other: KeyPositions, way: int) -> Tensor:
-        """Rotate values or outputs by the table of their positions, ``_FORWARD`` or ``_BACK``."""
+    def _rotate_values(self, x_BHSK: Tensor, own: Positions, other: KeyPositions, back: bool) -> Tensor:
+        """Rotate values or outputs by the angles of their positions, or back by them."""
 
-        def compute(pos: Tensor, dtype: torch.dtype, width: int) -> tuple[RotationTable, RotationTable]:
+        def compute_both(pos: Tensor, dtype: torch.dtype, width: int) -> tuple[RotationTable, RotationTable]:
             if self.channels > width:
                 raise UsageError(
                     f"values have {width} channels and {self.channels} are to be rotated; lower fraction, or leave "
                     f"values = true out"
                 )
             cos, sin = self._compute_waves(pos, other, torch.promote_types(dtype, torch.float32))
-            return tuple(make_table(cos, signed, self.layout, width, dtype) for signed in (sin, -sin))  # type: ignore[return-value]
+            rotating = make_table(cos, sin, self.layout, width, dtype)
+            rotating_back = make_table(cos, -sin, self.layout, width, dtype)
+            return rotating, rotating_back
 
-        tables = self._value_memo(own, (x_BHSK.dtype, x_BHSK.shape[-1]), compute)
-        return apply_rotation(tables[way], x_BHSK)[0]
+        rotating, rotating_back = self._value_memo(own, (x_BHSK.dtype, x_BHSK.shape[-1]), compute_both)
+        return apply_rotation(rotating_back if back else rotating, x_BHSK)[0]
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return ``rope_parameters``; None with learned frequencies or rotated values."""
@@ -251,10 +259,6 @@ class RoPE(Rotary):
     def reset_parameters(self) -> None:
         if self.alpha_F is not None:
             self.alpha_F.zero_()
-
-
-_FORWARD, _BACK = 0, 1
-"""Which of the two tables of values: rotation by the angles of positions, or back by them."""
 
 
 def _find_origin(*rows: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ class SSMax(Scheme):
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         if self.count == "visible":
             return q_BHSK, k_BHTK
-        pos = take_axis(qpos, self.axis, "ssmax", self.axes_advice)
+        pos = take_axis(qpos, "ssmax", self.axis, self.axes_advice)
         check_counts(pos, "ssmax")
         # A query sees its own token too: n is its position plus 1.
         return self._sharpen(q_BHSK, (pos if pos.dim() == 3 else pos[:, None]) + 1), k_BHTK

@@ -87,7 +87,7 @@ class Temperature(Scheme):
         if self.factor is not None:
             # One factor for all queries: as if the softmax had the temperature 1/(1 + c·ln s).
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
-        pos = take_axis(qpos, self.axis, "temperature", self.axes_advice)
+        pos = take_axis(qpos, "temperature", self.axis, self.axes_advice)
         check_counts(pos, "temperature")
         # Llama 4 raises it in steps, once every ``length`` tokens.
         steps = torch.floor((pos + 1) / self.length) if self.form == "floor" else pos / self.length

@@ -10,7 +10,7 @@ from clockhands.schemes.frequencies import (
     choose_working_dtype,
     compute_cos_sin,
     compute_frequencies,
-    drop_axis,
+    take_axis,
     take_shared_row,
 )
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis, check_pairs, rotate_pairs
@@ -35,11 +35,11 @@ class TwoRotations(Rotary):
         self.name, self.head_dim, self.base = name, head_dim, base
 
     def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
-        """Yield positions to which queries and keys of far pairs are rotated, and which pairs those are: [B, S, T]."""
+        """For each kind of far pairs, yield positions to which q and k are rotated, and which pairs they are."""
         raise NotImplementedError(f"{type(self).__name__} must say which pairs are far")
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        own = take_shared_row(drop_axis(pos, self.name))
+        own = take_shared_row(take_axis(pos, self.name))
         return add_head_axis(
             *compute_cos_sin(own, compute_frequencies(self.head_dim, self.base, device=own.device), dtype)
         )
@@ -58,11 +58,11 @@ class TwoRotations(Rotary):
         self, q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], qpos: Positions,
         kpos: KeyPositions,
     ) -> Iterator[FarProducts]:  # fmt: skip
-        """Yield queries and keys, rotated before, as pairs that are far need them, and which pairs those are.
+        """For each kind of far pairs, yield q and k rotated for them, and which pairs they are.
 
-        No pair is in two of them. Raises PositionError for positions of several coordinates.
+        No pair is of two kinds. Raises PositionError for positions of several coordinates.
         """
-        qpos, kpos = drop_axis(qpos, self.name), drop_axis(kpos, self.name)
+        qpos, kpos = take_axis(qpos, self.name), take_axis(kpos, self.name)
         for new_qpos_BS, new_kpos_BT, far_BST in self.list_far_pairs(qpos, kpos):
             yield (
                 # R(a)R(b) = R(a + b): rotated before, they are rotated on by the difference.
@@ -71,6 +71,6 @@ class TwoRotations(Rotary):
                 far_BST,
             )
 
-    def _rotate_on(self, x_BHSK: Tensor, distance_BS: Num[Tensor, "B S"]) -> Tensor:
+    def _rotate_on(self, x_BHSK: Tensor, shift_BS: Num[Tensor, "B S"]) -> Tensor:
         # Not rotate_heads: its memo is for the positions that all layers share.
-        return rotate_pairs(x_BHSK, *self.compute_cos_sin(distance_BS, choose_working_dtype(x_BHSK.dtype)), self.layout)
+        return rotate_pairs(x_BHSK, *self.compute_cos_sin(shift_BS, choose_working_dtype(x_BHSK.dtype)), self.layout)

@@ -14,7 +14,7 @@ from clockhands.schemes.frequencies import (
     choose_working_dtype,
     compute_cos_sin,
     compute_frequencies,
-    drop_axis,
+    take_axis,
 )
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.rotary.rotation import Layout, check_pairs, rotate_pairs
@@ -71,7 +71,7 @@ class XPos(Scheme):
     declares = Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        qpos, kpos = drop_axis(qpos, "xpos"), drop_axis(kpos, "xpos")
+        qpos, kpos = take_axis(qpos, "xpos"), take_axis(kpos, "xpos")
         low, high = kpos.amin(-1, keepdim=True), kpos.amax(-1, keepdim=True)
         # Only differences count: centred on the keys, neither side grows beyond float32.
         middle = low + torch.div(high - low, 2, rounding_mode="floor")
