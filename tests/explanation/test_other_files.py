@@ -38,6 +38,59 @@ def test_mistrals_windows_may_alternate() -> None:
     layers = read_params({**PARAMS, "sliding_window": [None, 4096]}, "params.json").layers
     assert [layer.window for layer in layers] == [None, 4096, None, 4096]
     assert [layer.kind for layer in layers] == ["full_attention", "sliding_attention"] * 2
+    assert read_params({**PARAMS, "_sliding_window": 4096}, "params.json").layers[0].window == 4096
+
+
+OLD: dict[str, Any] = {"dim": 4096, "n_layers": 2, "n_heads": 32, "multiple_of": 256}
+BASES: dict[str, tuple[dict[str, Any], float]] = {
+    "Llama 1": (OLD, 1e4), "Llama 3.1": ({**OLD, "use_scaled_rope": True}, 5e5),
+    "Llama 3": ({**OLD, "use_scaled_rope": False}, 5e5), "Code Llama": ({**OLD, "rope_theta": 1e6}, 1e6),
+    "ExecuTorch": ({**OLD, "use_hf_rope": True}, 1e4), "ExecuTorch's own name": ({**OLD, "rope_freq_base": 7e5}, 7e5),
+    "Mixtral": ({"dim": 4096, "n_layers": 2, "n_heads": 32, "head_dim": 128, "moe": {"num_experts": 8}}, 1e6),
+    "Mistral 7B": ({"dim": 4096, "n_layers": 2, "n_heads": 32, "head_dim": 128, "sliding_window": 4096}, 1e4),
+}  # fmt: skip
+"""Published files, and the base by the code of each: ModelArgs of llama, llama-models, ExecuTorch; TransformerArgs."""
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_base_that_is_not_in_the_file_is_that_of_its_own_code(name: str) -> None:
+    raw, base = BASES[name]
+    assert [rotation.base for rotation in read_params(raw, "params.json").rotations()] == [base]
+
+
+def test_mistrals_latent_attention_rotates_its_slice_and_scales_the_whole() -> None:
+    large = {**PARAMS, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "kv_lora_rank": 512}
+    positions = read_params({**large, "yarn": {**PARAMS["yarn"], "apply_scale": True}}, "params.json")
+    rotation = positions.rotations()[0]
+    assert rotation.channels == 64 and not positions.strange
+    # vLLM multiplies the scale of all logits by the square of 0.1 ln(16) + 1, and cosines by 1.
+    assert (rotation.amplitude, rotation.logit_factor) == (1.0, pytest.approx(1.277258872**2))
+    layers = read_params({"dim": 64, "n_layers": 3, "model_type": "mamba", "n_groups": 8}, "params.json").layers
+    assert not any(layer.attends for layer in layers)
+
+
+EXECUTORCH: dict[str, Any] = {"dim": 3072, "n_heads": 24, "n_layers": 3, "rope_theta": 1e4, "use_hf_rope": True}
+
+
+def test_executorchs_kinds_of_layers_are_read() -> None:
+    kinds = {"layer_types": ["conv", "sliding_attention", "full_attention"], "sliding_window": 512}
+    positions = read_params({**EXECUTORCH, **kinds, "local_rope_theta": 5e3}, "params.json")
+    assert [layer.attends for layer in positions.layers] == [False, True, True]
+    assert [layer.window for layer in positions.layers] == [None, 512, None] and not positions.strange
+    assert [rotation.base for rotation in positions.rotations()] == [5e3, 1e4] and "Qualcomm" in positions.notes[0]
+
+
+def test_executorchs_longrope_equals_its_conversion() -> None:
+    short, long = [1.0] * 48, [1.0 + pair for pair in range(48)]
+    lengths = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
+    phi4 = {**EXECUTORCH, **lengths, "partial_rotary_factor": 0.75, "rope_scaling_short_factor": short,
+            "rope_scaling_long_factor": long}  # fmt: skip
+    rule = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+    raw = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 24, "num_hidden_layers": 3, **lengths,
+           "partial_rotary_factor": 0.75, "rope_scaling": rule, "sliding_window": None}  # fmt: skip
+    assert compare(read_params(phi4, "params.json"), read_huggingface(raw, "f")) is None
+    plain = read_params({**phi4, "use_hf_rope": False}, "params.json")  # its other kind of rotation reads none of that
+    assert plain.rotations()[0].rule == "default" and len(plain.unread) == 3
 
 
 MEGATRON = "--num-layers 2 --hidden-size 512 --num-attention-heads 8 --position-embedding-type rope"
@@ -59,6 +112,74 @@ def test_megatrons_arguments_equal_the_configuration(more: str, config: dict[str
     raw = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2,
            "max_position_embeddings": 131072}  # fmt: skip
     assert compare(read_megatron(f"{MEGATRON} {more}", "a.sh"), read_huggingface({**raw, **config}, "f")) is None
+
+
+WRITTEN = {
+    "what a training prints": """
+  hidden_size ..................................... 512
+  kv_channels ..................................... None
+  num_attention_heads ............................. 8
+  num_layers ...................................... 2
+  position_embedding_type ......................... rope
+  rotary_base ..................................... 500000
+  rotary_interleaved .............................. False
+  rotary_percent .................................. 0.5
+  apply_rope_fusion ............................... True
+  loss_scale_window ............................... 1000
+""",
+    "YAML": """
+language_model:
+  num_layers: 2
+  hidden_size: 512
+  num_attention_heads: 8
+  rotary_interleaved: False  # halves
+  window_size: null
+position_embedding_type: rope
+rotary_base: 500000
+rotary_percent: 0.5
+""",
+    "flags in YAML": """
+MODEL_ARGS:
+  --num-layers: 2
+  --hidden-size: 512
+  --num-attention-heads: 8
+  --use-rotary-position-embeddings: true
+  --rotary-base: 500000
+  --rotary-percent: '0.5'
+""",
+    "a script": """
+#!/bin/bash
+export LAYERS=${LAYERS:-2}
+BASE="500000"
+ARGS=" \\
+  --num-layers $LAYERS --hidden-size ${HIDDEN:-512} --num-attention-heads 8 \\
+  --position-embedding-type rope --rotary-percent 0.5"
+torchrun pretrain_gpt.py $ARGS --rotary-base ${BASE} --no-rope-fusion
+""",
+}
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_megatrons_arguments_are_read_in_every_form(form: str) -> None:
+    expected = read_megatron(f"{MEGATRON} --rotary-base 500000 --rotary-percent 0.5", "a.sh")
+    positions = read_megatron(WRITTEN[form], "a")
+    assert compare(expected, positions) is None and positions.rotations()[0].channels == 32
+    assert not positions.strange
+
+
+def test_megatrons_classes_read_what_each_reads() -> None:
+    """By RotaryEmbedding, YarnRotaryEmbedding and MLASelfAttention of Megatron-LM."""
+    yarn = f"{MEGATRON.replace('rope', 'yarn')} --rotary-percent 0.5 --rotary-scaling-factor 4"
+    rotation = read_megatron(f"{yarn} --no-yarn-correction-range-round-to-int", "a").rotations()[0]
+    assert (rotation.channels, rotation.factor, rotation.truncate) == (64, 4.0, False)
+    assert read_megatron(yarn.rpartition(" --rotary-s")[0], "a").rotations()[0].rule == "default"  # its factor is 1
+    latent = f"{MEGATRON} --multi-latent-attention --use-rope-scaling --rope-type rope --rotary-percent 0.5"
+    rotation = read_megatron(latent, "a").rotations()[0]
+    assert (rotation.rule, rotation.channels, rotation.head_dim) == ("default", 32, 64)
+    assert read_megatron(f"{MEGATRON} --rotary-percent 1.5", "a").rotations()[0].channels == 64
+    assert read_megatron(f"{MEGATRON} --window-size '(-1,-1)'", "a").layers[0].window is None
+    told = read_megatron(f"{MEGATRON} --use-rope-scaling --rope-scaling-factor 32", "a")
+    assert told.rotations()[0].factor == 32 and "--rope-scaling-factor" in told.notes[0]
 
 
 def test_megatron_without_rotation_has_a_table() -> None:
@@ -104,8 +225,6 @@ def test_metas_llama_3_1_equals_its_conversion() -> None:
                "original_max_position_embeddings": 8192}}  # fmt: skip
     params = read_params({**META, "rope_theta": 500000.0, "use_scaled_rope": True}, "params.json")
     assert params.program == "Meta" and compare(params, read_huggingface(raw, "f")) is None
-    plain = read_params({**META, "use_scaled_rope": False}, "params.json").rotations()[0]
-    assert (plain.base, plain.rule, plain.origin["base"]) == (10000.0, "default", "default of Llama 2's code")
 
 
 def test_metas_llama_4_has_layers_without_rotation_and_chunks() -> None:
@@ -158,6 +277,8 @@ def test_megatrons_layers_without_rotation_and_windows() -> None:
         ("--no-rope-freq '[1]'", "no list of 2 layers"),
         ("--no-rope-freq '[0]*10**9'", "no list of 2 layers"),
         ("--window-size x", "no pair"),
+        ("--rotary-interleaved --multi-latent-attention", "leave it out"),
+        ("--use-rope-scaling --rotary-seq-len-interpolation-factor 2", "one after the other"),
         ("--kv-channels -4", "--kv-channels = -4; it must be at least 1"),
     ],
 )

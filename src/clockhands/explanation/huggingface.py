@@ -11,7 +11,7 @@ from clockhands.explanation.filled import IN_ATTENTION, ROTATE, Filled, fill_in
 from clockhands.explanation.huggingface_rotation import make_rotation
 from clockhands.explanation.numbers import check_count, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
-from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
+from clockhands.explanation.table import NOT_KNOWN, WITHOUT_ATTENTION, Layer, Positions
 from clockhands.progress import quiet
 
 PROGRAMS = {
@@ -20,9 +20,6 @@ PROGRAMS = {
     "vllm": "vLLM 0.25",
 }
 """Programs that read a ``config.json``, by the name that ``--as`` takes."""
-
-WITHOUT_ATTENTION = ("linear_attention", "mamba", "conv", "recurrent", "moe", "mlp")
-"""Parts of the names of kinds of layers that have no attention."""
 
 
 def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transformers5") -> Positions:

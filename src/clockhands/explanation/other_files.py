@@ -6,6 +6,7 @@ import argparse
 import ast
 import copy
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,15 +15,19 @@ from clockhands.errors import CheckpointError, UsageError, show_value
 from clockhands.explanation.filled import POSITION
 from clockhands.explanation.numbers import MOST_LAYERS, Flags, check_count, check_layers, check_number, split_command
 from clockhands.explanation.rotation import Rotation, temperature_of
-from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.table import WITHOUT_ATTENTION, Layer, Positions
 from clockhands.reading import parse_json
 
 EXECUTORCH = (
     *("use_hf_rope", "no_rope_layer_interval", "rope_freq_base", "rope_scale_factor", "partial_rotary_factor"),
-    *("attention_qkv_bias", "use_sdpa_with_kv_cache_op", "qk_norm_before_rope", "act_fn"),
+    *("attention_qkv_bias", "use_sdpa_with_kv_cache_op", "qk_norm_before_rope", "act_fn", "layer_types", "norm_type"),
 )
-META = ("multiple_of", "ffn_dim_multiplier", "use_scaled_rope", "nope_layer_interval", "rope_scaling_factor")
+THIRD = ("use_scaled_rope", "vision_chunk_size", "nope_layer_interval", "moe_args", "rope_scaling_factor")
+"""Keys that Llama 2's code does not take; from Llama 3 on, its base is 500,000 where the file has none."""
+META = ("multiple_of", "ffn_dim_multiplier", *THIRD)
 """Keys by which a ``params.json`` is known as ExecuTorch's, then as Meta's; any other is Mistral's."""
+NOT_OF_TEXT = re.compile("^(vision_|linear_|qk_norm|v_head_dim|qk_nope_head_dim|max_seq_len$|max_context_len$)")
+"""Keys that look like position, and are of pictures, of a norm, of a cache, or of channels that do not rotate."""
 
 
 class _Params:
@@ -42,9 +47,11 @@ class _Params:
             raise CheckpointError(f"{self.source} has no {self.prefix}{names[0]}")
         return check_number(default if value is None else value, f"{self.prefix}{names[0]}", self.source)
 
-    def count(self, *names: str, default: int | None = None) -> int:
-        """Return such a key as a whole number of at least 1."""
-        return check_count(self.number(*names, default=default), f"{self.prefix}{names[0]}", self.source)
+    def count(self, *names: str, default: int | None = None) -> int | None:
+        """Return such a key as a whole number of at least 1; without a default, None where it is not set."""
+        value = self.get(*names)
+        value = default if value is None else value
+        return None if value is None else check_count(value, f"{self.prefix}{names[0]}", self.source)
 
     def table(self, name: str) -> _Params | None:
         """Return a table inside. Raises CheckpointError for what is none."""
@@ -58,110 +65,161 @@ class _Params:
         return tuple(
             (f"{self.prefix}{key}", show_value(value))
             for key, value in sorted(self.raw.items())
-            if POSITION.search(key) and key not in self.used and value is not None
+            if POSITION.search(key) and key not in self.used and value is not None and not NOT_OF_TEXT.search(key)
+        )
+
+    def rotation(self, keys: tuple[str, ...], base: float, code: str, **more: Any) -> Rotation:
+        """Return plain rotation of the whole head; ``keys``: those of the base, which is else that of the ``code``."""
+        width = self.count("qk_rope_head_dim", "head_dim")
+        if width is None:
+            width = check_count(self.number("dim"), "dim", self.source) // (self.count("n_heads", default=1) or 1)
+            self.number("n_heads")
+        named = next((key for key in keys if self.raw.get(key) is not None), f"default of {code}")
+        origin = {"base": named, "head_dim": "head_dim", "channels": "all of the head"}
+        return Rotation(width, width, self.number(*keys, default=base), origin=origin, **more)
+
+    def scale(self, rotation: Rotation, factor: float, high: float, key: str, code: str) -> Rotation:
+        """Return a rotation under Llama 3.1's rule, whose other numbers stand in the code."""
+        named = code if self.raw.get(key) is None else key
+        origin = {**rotation.origin, "rule": "use_scaled_rope", "factor": named, "original_length": code}
+        return dataclasses.replace(
+            rotation, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high, origin=origin
         )
 
 
 def read_params(raw: Mapping[str, Any], source: str) -> Positions:
     """Read a ``params.json`` of Mistral, Meta or ExecuTorch, each by the rules of its own code."""
     params = _Params(raw, source)
+    if raw.get("model_type") == "mamba":
+        count = check_layers(params.number("n_layers"), "n_layers", source)
+        return Positions(source, "Mistral", "mistral", (Layer("mamba", attends=False),) * count)
+    count = check_layers(params.number("n_layers", default=1), "n_layers", source)
     if any(key in raw for key in EXECUTORCH):
-        return _read_meta(params, "ExecuTorch")
-    return _read_meta(params, "Meta") if any(key in raw for key in META) else _read_mistral(params)
+        return _read_executorch(params, count)
+    return _read_meta(params, count) if any(key in raw for key in META) else _read_mistral(params, count)
 
 
-def _find_width(params: _Params) -> int:
-    """Return the channels of a head."""
-    if params.get("head_dim") is not None:
-        return params.count("head_dim")
-    return params.count("dim") // params.count("n_heads")
-
-
-def _read_meta(params: _Params, program: str) -> Positions:
-    """Read the file of Meta, or of ExecuTorch, which has more keys. Pairs are interleaved but for its HF kind."""
-    width, halves = _find_width(params), program == "ExecuTorch" and params.get("use_hf_rope") is True
-    base = params.number("rope_theta", "rope_freq_base", default=10000.0)
-    named = next((key for key in ("rope_theta", "rope_freq_base") if params.raw.get(key) is not None), None)
-    usual = "default of ExecuTorch's code" if program == "ExecuTorch" else "default of Llama 2's code"
-    share = "partial_rotary_factor" if params.raw.get("partial_rotary_factor") is not None else "all of the head"
-    origin = {"base": named or usual, "head_dim": "head_dim", "channels": share}
-    channels = int(width * (params.number("partial_rotary_factor", default=1.0) if program == "ExecuTorch" else 1.0))
-    rotation = Rotation(width, channels, base, pairing="halves" if halves else "interleaved", origin=origin)
-    scaled = params.get("use_scaled_rope") is True
-    factor_keys = ("rope_scale_factor",) if program == "ExecuTorch" else ("rope_scaling_factor",)
-    fourth = "nope_layer_interval" in params.raw or "moe_args" in params.raw  # Llama 4's code has other numbers
-    factor = params.number(*factor_keys, default=16.0 if fourth else 8.0)
-    high = params.number("high_freq_factor", "rope_high_freq_factor", default=1.0 if fourth else 4.0)
-    if scaled:
-        origin_of_factor = factor_keys[0] if params.raw.get(factor_keys[0]) is not None else f"{program}'s code"
-        origin |= {"rule": "use_scaled_rope", "factor": origin_of_factor, "original_length": f"{program}'s code"}
-        rotation = dataclasses.replace(
-            rotation, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high
-        )
-    count = check_layers(params.number("n_layers", default=1), "n_layers", params.source)
-    key = "no_rope_layer_interval" if program == "ExecuTorch" else "nope_layer_interval"
-    every = params.count(key) if params.get(key) else 0
-    chunk = params.count("attention_chunk_size") if params.get("attention_chunk_size") else None
+def _read_meta(params: _Params, count: int) -> Positions:
+    """Read the file of Meta. Llama 4 has layers without rotation, between which attention stays within chunks."""
+    raw, third = params.raw, any(key in params.raw for key in THIRD)
+    base, code = (5e5, "Llama 3's code") if third else (1e4, "Llama 2's code")
+    rotation = params.rotation(("rope_theta",), base, code, pairing="interleaved")
+    fourth = any(key in raw for key in ("nope_layer_interval", "moe_args", "rope_scaling_factor"))
+    factor = params.number("rope_scaling_factor", default=16.0 if fourth else 8.0)
+    high = params.number("rope_high_freq_factor", default=1.0 if fourth else 4.0)
+    if params.get("use_scaled_rope") is True:
+        rotation = params.scale(rotation, factor, high, "rope_scaling_factor", "Meta's code")
+    every, chunk = params.count("nope_layer_interval"), params.count("attention_chunk_size")
     scale, floor = params.number("attn_scale", default=0.1), params.number("floor_scale", default=8192)
-    tuned = f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p"
-    tuned = tuned if params.get("attn_temperature_tuning") is True else ""
-    layers = []
-    for index in range(count):
-        if every and (index + 1) % every == 0:
-            layers.append(Layer("full_attention", temperature=tuned))
-        else:
-            layers.append(Layer("chunked_attention" if chunk else "full_attention", rotation, chunk=chunk))
-    # What a program was made for, not what the model was trained with: max_seq_len is the size of a cache.
-    params.get("max_seq_len", "max_context_len")
+    tuned = params.get("attn_temperature_tuning") is True
+    temperature = f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p" if tuned else ""
+    rotating = Layer("chunked_attention" if chunk else "full_attention", rotation, chunk=chunk)
+    still = Layer("full_attention", temperature=temperature)
+    layers = tuple(still if every and (index + 1) % every == 0 else rotating for index in range(count))
     return Positions(
-        params.source, program, program, tuple(layers), trained_length=rotation.original_length,
-        strange=params.list_unread(),
+        params.source, "Meta", "Meta", layers, trained_length=rotation.original_length, strange=params.list_unread()
+    )
+
+
+def _read_executorch(params: _Params, count: int) -> Positions:
+    """Read the file of ExecuTorch: of its two kinds of rotation, each reads keys of its own."""
+    raw, source, halves = params.raw, params.source, params.get("use_hf_rope") is True
+    bases = ("rope_theta", "rope_freq_base")
+    rotation = params.rotation(bases, 1e4, "ExecuTorch's code", pairing="halves" if halves else "interleaved")
+    origin, unread = rotation.origin, list[str]()
+    original, claimed = params.count("original_max_position_embeddings"), params.count("max_position_embeddings")
+    lists = [params.get(f"rope_scaling_{length}_factor") for length in ("short", "long")]
+    share, scaled = params.number("partial_rotary_factor", default=1.0), params.get("use_scaled_rope") is True
+    factor, high = params.number("rope_scale_factor", default=8.0), params.number("high_freq_factor", default=4.0)
+    amplitude = params.number("rope_scaling_attention_factor", default=0.0)
+    if halves:
+        unread = ["use_scaled_rope"] if scaled else []
+        if share != 1:
+            origin["channels"] = "partial_rotary_factor"
+            rotation = dataclasses.replace(rotation, channels=int(rotation.head_dim * share))
+        if any(lists):
+            short, long = (tuple(check_number(x, "rope_scaling_*_factor", source) for x in y or ()) for y in lists)
+            ratio = claimed / original if claimed and original else 1.0
+            usual = math.sqrt(1 + math.log(ratio) / math.log(original)) if original and ratio > 1 else 1.0
+            origin |= {"rule": "rope_scaling_short_factor", "amplitude": "√(1 + ln factor / ln original length)"}
+            rotation = dataclasses.replace(
+                rotation, rule="longrope", factor=ratio, original_length=original, factors=short or long,
+                long_factors=long or short, amplitude=amplitude or usual,
+            )  # fmt: skip
+    else:
+        others = ("partial_rotary_factor", "rope_scaling_short_factor", "rope_scaling_long_factor")
+        unread = [key for key in others if raw.get(key) not in (None, 1)]
+        if scaled:
+            rotation = params.scale(rotation, factor, high, "rope_scale_factor", "ExecuTorch's code")
+    kinds, every = params.get("layer_types") or ["full_attention"] * count, params.count("no_rope_layer_interval")
+    if not isinstance(kinds, list) or len(kinds) < count:
+        raise CheckpointError(f"{source} has {count} layers, and layer_types = {show_value(kinds)} does not list them")
+    window, base = params.count("sliding_window"), params.number("local_rope_theta", default=rotation.base)
+    near = dataclasses.replace(rotation, base=base, origin={**origin, "base": "local_rope_theta"})
+    notes = ["ExecuTorch's Llama for Qualcomm leaves layers without rotation; its other code rotates all"] * bool(every)
+    if raw.get("local_rope_theta") is not None or window:
+        notes.append(
+            "ExecuTorch's Llama for Qualcomm reads local_rope_theta, sliding_window and layer_types; its other code "
+            "rotates every layer of attention by rope_theta and has no window"
+        )
+    layers = []
+    for index, kind in enumerate(map(str, kinds[:count])):
+        if any(word in kind for word in (*WITHOUT_ATTENTION, "skip")):
+            layers.append(Layer(kind, attends=False))
+        elif every and (index + 1) % every == 0:
+            layers.append(Layer(kind))
+        else:
+            sliding = "sliding" in kind
+            layers.append(Layer(kind, near if sliding else rotation, window if sliding else None))
+    return Positions(
+        source, "ExecuTorch", "ExecuTorch", tuple(layers), "", rotation.original_length or claimed, claimed,
+        tuple(notes), tuple(unread), params.list_unread(),
     )  # fmt: skip
 
 
-def _read_mistral(params: _Params) -> Positions:
+def _read_mistral(params: _Params, count: int) -> Positions:
     """Read the file of Mistral. Pairs are interleaved there; converters to transformers reorder the weights."""
-    width, base = _find_width(params), params.number("rope_theta", default=10000.0)
-    origin = {
-        "base": "rope_theta" if "rope_theta" in params.raw else "default of Mistral's code",
-        "head_dim": "head_dim",
-    }
-    rotation = Rotation(width, width, base, pairing="interleaved", origin=origin)
-    strange: tuple[tuple[str, str], ...] = ()
+    windows = params.get("sliding_window", "_sliding_window")
+    windows = windows if isinstance(windows, list) and windows else [windows]
+    old = windows != [None] and params.raw.get("rope_theta") is None
+    # Mistral's code takes 1,000,000 where there is no base; its first versions took 10,000 for models with a window.
+    base, code = (1e4, "Mistral's code of models with a window") if old else (1e6, "Mistral's code")
+    rotation = params.rotation(("rope_theta",), base, code, pairing="interleaved")
+    notes = ["later versions of Mistral's code take 1,000,000 for a base that is not in the file"] * old
+    latent, tables = params.raw.get("qk_rope_head_dim") is not None, []
     if (yarn := params.table("yarn")) is not None:
-        factor = yarn.number("factor")
-        scaled = yarn.get("apply_scale") is not False
-        origin |= {"amplitude": "yarn.apply_scale", "factor": "yarn.factor", "rule": "yarn", "beta_fast": "yarn.beta",
-                   "beta_slow": "yarn.alpha", "original_length": "yarn.original_max_position_embeddings"}  # fmt: skip
+        factor, tables = yarn.number("factor"), [yarn]
+        rotation.origin.update(
+            amplitude="yarn.apply_scale", factor="yarn.factor", rule="yarn", beta_fast="yarn.beta",
+            beta_slow="yarn.alpha", original_length="yarn.original_max_position_embeddings",
+        )  # fmt: skip
+        scale = temperature_of(factor, 1.0) if yarn.get("apply_scale") is not False else 1.0
         rotation = dataclasses.replace(
             rotation,
             rule="yarn",
             factor=factor,
-            original_length=yarn.count("original_max_position_embeddings"),
+            original_length=check_count(yarn.number(key := "original_max_position_embeddings"), key, params.source),
             beta_fast=yarn.number("beta", default=32.0),
             beta_slow=yarn.number("alpha", default=1.0),
-            amplitude=temperature_of(factor, 1.0) if scaled else 1.0,
+            # Of latent attention only a slice rotates, and the whole of queries and keys is scaled.
+            amplitude=1.0 if latent else scale,
+            logit_factor=scale * scale if latent else 1.0,
         )
-        strange += yarn.list_unread()
     temperature = ""
     if (scaling := params.table("llama_4_scaling")) is not None:
-        beta, length = scaling.number("beta"), scaling.count("original_max_position_embeddings")
-        temperature = f"queries × (1 + {beta:g} ln(1 + ⌊p/{length}⌋)) at position p"
-        strange += scaling.list_unread()
-    count = check_layers(params.number("n_layers", default=1), "n_layers", params.source)
-    windows = params.get("sliding_window")
-    windows = windows if isinstance(windows, list) and windows else [windows]
+        beta, length = scaling.number("beta"), scaling.number("original_max_position_embeddings")
+        temperature = f"queries × (1 + {beta:g} ln(1 + ⌊p/{length:.0f}⌋)) at position p"
+        tables.append(scaling)
     layers = []
     for index in range(count):  # one window, or a list of them that repeats
         window = windows[index % len(windows)]
         window = None if window is None else check_count(window, "sliding_window", params.source)
         kind = "full_attention" if window is None else "sliding_attention"
         layers.append(Layer(kind, rotation, window, temperature=temperature))
-    claimed = params.get("max_position_embeddings", "max_seq_len")
-    claimed = check_count(claimed, "max_position_embeddings", params.source) if claimed is not None else None
+    claimed = params.count("max_position_embeddings", "max_seq_len")
     return Positions(
-        params.source, "Mistral", "mistral", tuple(layers), trained_length=rotation.original_length or claimed,
-        claimed_length=claimed, strange=strange + params.list_unread(),
+        params.source, "Mistral", "mistral", tuple(layers), "", rotation.original_length or claimed, claimed,
+        tuple(notes), strange=tuple(row for table in (*tables, params) for row in table.list_unread()),
     )  # fmt: skip
 
 
@@ -171,28 +229,60 @@ MEGATRON_COUNTS = (
 )
 MEGATRON_NUMBERS = (
     *("rotary-base", "rotary-percent", "rotary-seq-len-interpolation-factor", "rope-scaling-factor"),
-    *("rotary-scaling-factor", "beta-fast", "beta-slow", "mscale", "mscale-all-dim"),
-    *("yarn-rotary-scaling-factor", "yarn-beta-fast", "yarn-beta-slow", "yarn-mscale", "yarn-mscale-all-dim"),
+    *("rotary-scaling-factor", "beta-fast", "beta-slow", "mscale", "mscale-all-dim", "yarn-beta-fast"),
+    "yarn-beta-slow",
 )
+NEMO = {"rotary-percent": "rotary-percentage", "rotary-seq-len-interpolation-factor": "seq-len-interpolation-factor"}
+"""Other names in configurations of NeMo."""
+MEGATRON_POSITION = re.compile("rope|rotary|yarn|window|position-emb|chunk-attention|mrope|no-position|alibi|mscale")
+"""What flags about position have in their names."""
+MEGATRON_OTHER = re.compile("fusion|fused|loss-scale|^--(no|add)-position-embedding$|relative-attention|vision|indexer")
+"""Flags that look so, and change no position: of kernels, of the loss, and of other kinds of positions."""
+LEARNED = "learned_absolute"
+
+
+def _split_megatron(text: str, source: str) -> list[str]:
+    """Return the flags of a command, of a script with variables, of YAML, or of the list that a training prints."""
+    assigned = dict(re.findall(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=([^\s(]+)\s*(?:#.*)?$", text, re.MULTILINE))
+
+    def fill_in(variable: re.Match[str]) -> str:
+        name, usual = variable[1] or variable[3], variable[2]
+        value = assigned.get(name, "").strip("\"'")
+        if value.startswith("${"):  # a default for what the environment gives: NUM_LAYERS=${NUM_LAYERS:-32}
+            usual, value = value.strip("${}").partition("-")[2], ""
+        return value or usual or variable[0]
+
+    lines = []
+    for line in re.sub(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)", fill_in, text).splitlines():
+        line = line.split("#", 1)[0].rstrip().removesuffix("\\")
+        pair = re.match(r"\s*-{0,2}([A-Za-z][\w-]*)(?::\s+| \.\.+ )(.+)", line)
+        if pair is None:
+            lines.append(line)
+        elif pair[2].strip().lower() not in ("none", "null", "false", "~", ""):
+            flag = "--" + pair[1].replace("_", "-")
+            lines.append(flag if pair[2].strip().lower() == "true" else f"{flag} '{pair[2].strip(chr(39) + ' ')}'")
+    words = split_command(" ".join(lines), source)
+    return [part for word in words for part in (word.split() if " --" in word else [word])]  # OPTIONS="--a 1 --b 2"
 
 
 def read_megatron(text: str, source: str) -> Positions:
-    """Read the command line of a Megatron-LM training, as text with flags. Comments and other words are passed over.
+    """Read the arguments of a Megatron-LM training: a command line or script, YAML, or what a training prints.
 
-    Raises CheckpointError without ``--hidden-size``, ``--num-attention-heads`` and ``--num-layers``.
+    Comments and other words are passed over. Raises CheckpointError without ``--hidden-size``,
+    ``--num-attention-heads`` and ``--num-layers``.
     """
     flags = Flags(prog=source, add_help=False, allow_abbrev=False)
-    for name in MEGATRON_COUNTS:
-        flags.add_argument(f"--{name}", type=int)
-    for name in MEGATRON_NUMBERS:
-        flags.add_argument(f"--{name}", type=float)
+    for name in (*MEGATRON_COUNTS, *MEGATRON_NUMBERS):
+        kind = int if name in MEGATRON_COUNTS else float
+        flags.add_argument(f"--{name}", *([f"--{NEMO[name]}"] if name in NEMO else []), type=kind)
     for name in ("no-rope-freq", "window-size", "window-attn-skip-freq", "rope-type"):
         flags.add_argument(f"--{name}")
-    flags.add_argument("--position-embedding-type", default="learned_absolute")
+    flags.add_argument("--position-embedding-type", default=LEARNED)
     for name in ("use-rotary-position-embeddings", "rotary-interleaved", "use-rope-scaling", "multi-latent-attention"):
         flags.add_argument(f"--{name}", action="store_true")
-    lines = [line.split("#", 1)[0].rstrip().removesuffix("\\") for line in text.splitlines()]
-    known, rest = flags.parse_known_args(split_command(" ".join(lines), source))
+    for name in ("yarn-correction-range-round-to-int", "no-yarn-correction-range-round-to-int"):
+        flags.add_argument(f"--{name}", action="store_true")
+    known, rest = flags.parse_known_args(_split_megatron(text, source))
     missing = [name for name in ("num_layers", "hidden_size", "num_attention_heads") if getattr(known, name) is None]
     if missing:
         names = ", ".join("--" + name.replace("_", "-") for name in missing)
@@ -204,19 +294,23 @@ def read_megatron(text: str, source: str) -> Positions:
             check(value, f"--{name}", source)
     kind = "rope" if known.use_rotary_position_embeddings else known.position_embedding_type
     rows = known.max_position_embeddings or "an unknown number of"
-    entry = f"a learned table of {rows} rows" if kind == "learned_absolute" else ""
-    rotation = _make_megatron_rotation(known, kind) if kind in ("rope", "yarn", "mrope") else None
+    entries = {LEARNED: f"a learned table of {rows} rows", "relative": "a bias for each distance (relative)"}
+    rotation = _make_megatron_rotation(known, kind, source) if kind in ("rope", "yarn", "mrope") else None
     claimed = known.max_position_embeddings
     trained = rotation.original_length if rotation and rotation.original_length else claimed
-    layers = tuple(_make_megatron_layers(known, rotation, source))
+    notes = []
+    for flag, value in (("rope-scaling-factor", 8.0), ("rotary-seq-len-interpolation-factor", None)):
+        if getattr(known, flag.replace("-", "_")) not in (None, value):
+            notes.append(f"pretrain_gpt.py of Megatron-LM does not hand --{flag} on to its model; other builders do")
     strange = tuple(
-        (word, "set") for word in sorted(set(rest)) if word.startswith("--") and MEGATRON_POSITION.search(word)
+        (word, "set")
+        for word in sorted({word.partition("=")[0] for word in rest if word.startswith("--")})
+        if MEGATRON_POSITION.search(word) and not MEGATRON_OTHER.search(word)
     )
-    return Positions(source, "Megatron", "megatron", layers, entry, trained, claimed, strange=strange)
-
-
-MEGATRON_POSITION = re.compile("rope|rotary|yarn|window|position-emb|chunk-attention|mrope|no-position|alibi|mscale")
-"""What flags about position have in their names."""
+    layers = tuple(_make_megatron_layers(known, rotation, source))
+    return Positions(
+        source, "Megatron", "megatron", layers, entries.get(kind, ""), trained, claimed, tuple(notes), strange=strange
+    )
 
 
 def _make_megatron_layers(known: argparse.Namespace, rotation: Rotation | None, source: str) -> Iterator[Layer]:
@@ -225,18 +319,16 @@ def _make_megatron_layers(known: argparse.Namespace, rotation: Rotation | None, 
     skipped = _list_flags(known.no_rope_freq, count, "--no-rope-freq", source)
     window = None
     if known.window_size is not None:
-        sizes = known.window_size.strip("()[] ").split(",")
         try:
-            window = check_count(int(sizes[0]) + 1, "--window-size", source)  # without the token
+            size = int(known.window_size.strip("()[] ").split(",")[0])
         except ValueError as fault:
-            raise CheckpointError(
-                f"{source} sets --window-size {known.window_size!r}, which is no pair of numbers"
-            ) from fault
+            raise CheckpointError(f"{source} sets --window-size {known.window_size!r}, no pair of numbers") from fault
+        window = None if size == -1 else check_count(size + 1, "--window-size", source)  # without the token; -1: all
     full = _list_flags(known.window_attn_skip_freq, count, "--window-attn-skip-freq", source)
+    # A list says which layers have the window, a period which have none.
+    listed = str(known.window_attn_skip_freq or "").lstrip("(").startswith("[")
     for index in range(count):
-        # A list says which layers have the window, a period which have none.
-        listed = str(known.window_attn_skip_freq or "").lstrip("(").startswith("[")
-        inside = window is not None and (full[index] if listed else not full[index])
+        inside = window is not None and full[index] == listed
         kind = "sliding_attention" if inside else "full_attention"
         yield Layer(kind, None if skipped[index] else rotation, window if inside else None)
 
@@ -272,64 +364,62 @@ def _list_flags(text: str | None, count: int, flag: str, source: str) -> list[bo
     return listed
 
 
-def _make_megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
+def _make_megatron_rotation(known: argparse.Namespace, kind: str, source: str) -> Rotation:
+    """Return the rotation of Megatron's classes: plain with Llama 3.1's rule, with several axes, YaRN, or latent."""
     latent = known.multi_latent_attention
-    width = known.qk_pos_emb_head_dim if latent else known.kv_channels
-    width = width or (64 if latent else known.hidden_size // known.num_attention_heads)
-    percent = 1.0 if known.rotary_percent is None else known.rotary_percent
-    base = 10000.0 if known.rotary_base is None else known.rotary_base
-    origin = {
-        "base": "default of Megatron" if known.rotary_base is None else "--rotary-base",
-        "channels": "default of Megatron" if known.rotary_percent is None else "--rotary-percent",
-        "head_dim": "--kv-channels" if known.kv_channels else "--hidden-size / --num-attention-heads",
-    }
-    rotation = Rotation(
-        width,
-        int(width * percent),
-        base,
-        pairing="interleaved" if known.rotary_interleaved or latent else "halves",
-        origin=origin,
-    )
-    if known.use_rope_scaling:  # Megatron has Llama 3.1's numbers in its code
-        origin_of_factor = "default of Megatron" if known.rope_scaling_factor is None else "--rope-scaling-factor"
-        origin |= {"rule": "--use-rope-scaling", "factor": origin_of_factor}
-        factor = 8.0 if known.rope_scaling_factor is None else known.rope_scaling_factor
+    yarn = known.rope_type != "rope" if latent else kind == "yarn"
+    if known.rotary_interleaved and (yarn or latent):
+        what = "latent attention" if latent else "YaRN"
+        raise CheckpointError(f"{source} sets --rotary-interleaved, which Megatron refuses with {what}; leave it out")
+
+    def read(flag: str, default: float, field: str) -> float:
+        value = getattr(known, flag.replace("-", "_"))
+        origin[field] = "default of Megatron" if value is None else f"--{flag}"
+        return default if value is None else value
+
+    origin: dict[str, str] = {}
+    width = known.qk_pos_emb_head_dim or 64 if latent else known.kv_channels
+    origin["head_dim"] = "--kv-channels" if width else "--hidden-size / --num-attention-heads"
+    width = width or known.hidden_size // known.num_attention_heads
+    percent, base = read("rotary-percent", 1.0, "channels"), read("rotary-base", 10000.0, "base")
+    channels = int(width * percent) if percent < 1 and not yarn else width
+    pairing = "interleaved" if known.rotary_interleaved or latent else "halves"
+    rotation = Rotation(width, channels, base, pairing=pairing, origin=origin)  # type: ignore[arg-type]
+    if latent or yarn:
+        factor = read("rotary-scaling-factor", 1.0, "factor")
+        mscale, all_dim = read("mscale", 1.0, "amplitude"), read("mscale-all-dim", 0.0, "amplitude")
+        slope = temperature_of(factor, all_dim)
+        logits = slope * slope if latent else 1.0
+        if not yarn or factor == 1:
+            return dataclasses.replace(rotation, logit_factor=logits)
+        own = "" if latent else "yarn-"
+        origin |= {"rule": "latent attention" if latent else "--position-embedding-type"}
+        origin["amplitude"] = "--mscale, --mscale-all-dim"
+        return dataclasses.replace(
+            rotation,
+            rule="yarn",
+            factor=factor,
+            original_length=int(read(f"{own}original-max-position-embeddings", 4096, "original_length")),
+            beta_fast=read(f"{own}beta-fast", 32.0, "beta_fast"),
+            beta_slow=read(f"{own}beta-slow", 1.0, "beta_slow"),
+            truncate=latent or not known.no_yarn_correction_range_round_to_int,
+            amplitude=temperature_of(factor, mscale) / slope,
+            logit_factor=logits,
+        )
+    scaled, divisor = known.use_rope_scaling and kind == "rope", known.rotary_seq_len_interpolation_factor
+    if scaled and divisor:
+        raise CheckpointError(
+            f"{source} sets --use-rope-scaling and --rotary-seq-len-interpolation-factor, which Megatron applies one "
+            "after the other; no table here says both: take one out"
+        )
+    if scaled:  # Megatron has Llama 3.1's other numbers in its code
+        factor = read("rope-scaling-factor", 8.0, "factor")
+        origin["rule"] = "--use-rope-scaling"
         return dataclasses.replace(rotation, rule="llama3", factor=factor, original_length=8192)
-    if kind == "yarn" or (latent and known.rope_type != "rope"):
-        return _scale_by_yarn(known, rotation, latent=latent)
-    if known.rotary_seq_len_interpolation_factor:
-        origin |= {"rule": "--rotary-seq-len-interpolation-factor", "factor": "--rotary-seq-len-interpolation-factor"}
-        return dataclasses.replace(rotation, rule="linear", factor=known.rotary_seq_len_interpolation_factor)
+    if divisor:
+        origin["rule"] = origin["factor"] = "--rotary-seq-len-interpolation-factor"
+        return dataclasses.replace(rotation, rule="linear", factor=divisor)
     return rotation
-
-
-def _scale_by_yarn(known: argparse.Namespace, rotation: Rotation, *, latent: bool) -> Rotation:
-    """Return a rotation under Megatron's YaRN: that of latent attention, or its flags for the others."""
-    own = "" if latent else "yarn_"
-
-    def read(name: str, default: float) -> float:
-        values = [getattr(known, f"{own}{name}", None), getattr(known, name, None)]
-        return next((value for value in values if value is not None), default)
-
-    factor = read("rotary_scaling_factor", 1.0 if latent else 40.0)
-    mscale, all_dim = read("mscale", 1.0), read("mscale_all_dim", 0.0)
-    rotation.origin.update(
-        rule="latent attention" if latent else "--position-embedding-type",
-        factor="--rotary-scaling-factor",
-        amplitude="--mscale, --mscale-all-dim",
-    )
-    if latent and factor == 1:
-        return rotation
-    return dataclasses.replace(
-        rotation,
-        rule="yarn",
-        factor=factor,
-        original_length=int(read("original_max_position_embeddings", 4096)),
-        beta_fast=read("beta_fast", 32.0),
-        beta_slow=read("beta_slow", 1.0),
-        amplitude=temperature_of(factor, mscale) / temperature_of(factor, all_dim),
-        logit_factor=temperature_of(factor, all_dim) * temperature_of(factor, all_dim) if latent else 1.0,
-    )
 
 
 def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
@@ -343,11 +433,11 @@ def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
         raise UsageError(f"--hf-overrides {overrides!r} is not JSON: {fault}") from fault
     if not isinstance(changes, dict):
         raise UsageError(f'--hf-overrides {overrides!r} is not a table; write {{"rope_scaling": {{...}}}}')
-    return _merge(copy.deepcopy(dict(raw)), changes)
 
+    def merge(into: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        for key, value in changes.items():
+            inside = into.get(key)
+            into[key] = merge(inside, value) if isinstance(value, dict) and isinstance(inside, dict) else value
+        return into
 
-def _merge(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in changes.items():
-        inside = raw.get(key)
-        raw[key] = _merge(inside, value) if isinstance(value, dict) and isinstance(inside, dict) else value
-    return raw
+    return merge(copy.deepcopy(dict(raw)), changes)

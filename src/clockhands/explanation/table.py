@@ -10,6 +10,8 @@ from clockhands.explanation.rotation import Rotation
 
 NOT_KNOWN = "not known"
 """How the ``entry`` of a file begins that does not say how positions enter."""
+WITHOUT_ATTENTION = ("linear_attention", "mamba", "conv", "recurrent", "moe", "mlp")
+"""Parts of the names of kinds of layers that have no attention."""
 
 
 def look_up(config: Any, path: str) -> Any:
