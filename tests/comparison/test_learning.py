@@ -94,13 +94,10 @@ def test_the_comparison_of_seeds_is_wrong_as_often_as_it_says() -> None:
     assert np.mean([compare_seeds(scores) < 0.05 for scores in twins]) > 0.2, "twins that count as two deceive"
 
 
-def test_seeds_without_chance_are_alike_or_not() -> None:
+def test_seeds_without_chance_are_alike_or_not_and_large_groups_weigh_more() -> None:
     assert compare_seeds(np.full((5, 4), 2.0)) == 1.0
     assert compare_seeds(np.arange(5.0)[:, None] + np.zeros((5, 4))) == 0.0
-
-
-def test_of_one_item_nothing_is_shown_and_large_groups_weigh_more() -> None:
-    assert compare_seeds(np.array([[1.0], [2.0], [3.0]])) == 1.0
+    assert compare_seeds(np.array([[1.0], [2.0], [3.0]])) == 1.0, "of one item nothing is shown"
     rng = np.random.default_rng(6)
     items = np.hstack([np.repeat(rng.normal(0, 0.1, (5, 3)), 30, axis=1), rng.normal(0, 0.1, (5, 10))])
     items[3:, :90] += 6.0

@@ -98,24 +98,17 @@ def test_a_plan_of_another_shape_is_refused(change: dict[str, Any], tmp_path: Pa
             read_comparison(tmp_path)
 
 
-def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path) -> None:
+def test_more_seeds_go_on_in_the_same_folder_and_fewer_leave_the_others_where_they_are(tmp_path: Path) -> None:
     store = ComparisonFolder(tmp_path / "new")
     assert store.open(plan(), None) is None
     opened = store.open(plan(), COSTS)
     assert opened is not None and len(opened.missing) == 4
     store.add(Trial("learned", 1, "failed", error="no memory"))
     more = store.open(plan(seeds=3), COSTS)
-    assert more is not None and len(more.missing) == 5 and ("learned", 1) not in more.missing
-
-
-def test_fewer_seeds_leave_the_trials_of_the_others_where_they_are(tmp_path: Path) -> None:
-    store = ComparisonFolder(tmp_path / "new")
-    store.open(plan(seeds=3), COSTS)
-    for seed in (1, 3):
-        store.add(Trial("learned", seed, "failed", error="no memory"))
-    fewer = store.open(plan(), COSTS)
+    assert len(more.missing) == 5 and ("learned", 1) not in more.missing
+    store.add(Trial("learned", 3, "failed", error="no memory"))
+    fewer, again = store.open(plan(), COSTS), store.open(plan(seeds=3), COSTS)
     assert [trial.seed for trial in fewer.trials] == [1] and [trial.seed for trial in fewer.outside] == [3]
-    again = store.open(plan(seeds=3), COSTS)
     assert [trial.seed for trial in again.trials] == [1, 3] and not again.outside
 
 

@@ -21,7 +21,7 @@ from clockhands.data.splits import redraw_training
 from clockhands.data.trigram import Floor, find_floor
 from clockhands.runs.recipe import make_recipe
 from clockhands.training import prepare
-from tests.comparison.planted import results
+from tests.comparison.planted import NAMES, results
 
 DATA = {"corpus": "numbers", "largest": 9999, "train": 2000, "validation": 20, "test": 20, "longer": 0}
 
@@ -50,33 +50,27 @@ def losing(losses: dict[str, float]) -> Comparison:
     return replace(comparison, trials=trials)
 
 
-def test_who_is_above_the_floor_is_named() -> None:
-    floor = Floor(2.4, 100)
-    comparison = losing({"better": 2.5})
-    assert list_above(floor, comparison) == {"better": pytest.approx(2.5)}
+@pytest.mark.parametrize(
+    ("loss", "known", "above", "light", "told"),
+    [
+        (2.5, NAMES, ["better"], "warn", "No claim about length is made of better (2.50)."),
+        (1.99, NAMES, [], "good", "All variants are below it."),
+        (2.01, NAMES, ["better"], "warn", "of better (2.01)."),  # 0.4 below, no less
+        (2.5, (), [], "info", "No loss is known of base, better, same and worse."),
+        (2.5, ("base", "same"), [], "good", "All others are below it. No loss is known of better and worse."),
+        (2.5, ("base", "better", "same"), ["better"], "warn", "made of better (2.50). No loss is known of worse."),
+    ],
+)
+def test_who_is_above_the_floor_is_named_and_of_whom_no_loss_is_known(
+    loss: float, known: tuple[str, ...], above: list[str], light: str, told: str
+) -> None:
+    floor, comparison = Floor(2.4, 100), losing({"better": loss})
+    trials = tuple(trial for trial in comparison.trials if trial.variant in known)
+    comparison = replace(comparison, trials=trials)
+    assert list_above(floor, comparison) == {name: pytest.approx(loss) for name in above}
     finding = describe_floor(floor, comparison)
-    assert finding.light == "warn" and finding.verdict.endswith("No claim about length is made of better (2.50).")
-
-
-def test_where_all_are_below_that_is_said() -> None:
-    floor = Floor(2.4, 100)
-    assert list_above(floor, losing({"better": 1.99})) == {}
-    finding = describe_floor(floor, losing({"better": 1.99}))
-    assert finding.light == "good" and finding.verdict.endswith("All variants are below it.")
-    assert list_above(floor, losing({"better": 2.01})) != {}, "0.4 below the trigram, and not a little less"
-
-
-def test_variants_without_a_loss_are_not_said_to_be_below() -> None:
-    floor, comparison = Floor(2.4, 100), losing({"better": 2.5})
-    none = describe_floor(floor, replace(comparison, trials=()))
-    assert none.light == "info" and "below it" not in none.verdict
-    assert none.verdict.endswith("No loss is known of base, better, same and worse.")
-    below = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant in ("base", "same")))
-    assert describe_floor(floor, below).verdict.endswith(
-        "All others are below it. No loss is known of better and worse."
-    )
-    above = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant != "worse"))
-    assert describe_floor(floor, above).verdict.endswith("made of better (2.50). No loss is known of worse.")
+    assert finding.light == light and finding.verdict.endswith(told)
+    assert ("below it" in finding.verdict) == (light == "good")
 
 
 def test_made_text_has_no_floor_and_real_text_has(tmp_path: Path) -> None:

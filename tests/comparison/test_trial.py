@@ -14,8 +14,9 @@ from tests.answers import kept
 def test_committed_trials_are_written_as_they_were(name: str) -> None:
     """Translators with measures inside, language models on longer windows, and a model with nothing to measure."""
     lines = kept.read_text(name).partition('"trials": [\n')[2].removesuffix("\n]}\n")
-    for line in lines.split(",\n"):
-        assert json.dumps(Trial.from_dict(json.loads(line)).to_dict(), ensure_ascii=False) == line
+    for line in map(json.loads, lines.split(",\n")):
+        told = {name: value for name, value in line.items() if value not in (None, {})}
+        assert json.loads(json.dumps(Trial.from_dict(line).to_dict())) == told
 
 
 def test_a_trial_that_did_not_finish_says_why() -> None:
@@ -27,13 +28,10 @@ def test_a_trial_that_did_not_finish_says_why() -> None:
     assert not trial.finished and trial.items_N.size == 0 and trial.measured.after == {}
 
 
-def test_exact_match_is_in_percent() -> None:
-    assert Trial("rope", 1, "finished", items="0110").items_N.tolist() == [0.0, 100.0, 100.0, 0.0]
-    assert Trial("rope", 1, "finished", items=(0.5, 2.0)).items_N.tolist() == [0.5, 2.0]
-
-
-def test_groups_come_back_from_a_line() -> None:
+def test_exact_match_is_in_percent_and_groups_come_back_from_a_line() -> None:
     trial = Trial("rope", 1, "finished", items="0110", groups=(0, 1, 1, 0))
+    assert trial.items_N.tolist() == [0.0, 100.0, 100.0, 0.0]
+    assert Trial("rope", 1, "finished", items=(0.5, 2.0)).items_N.tolist() == [0.5, 2.0]
     assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))).groups == (0, 1, 1, 0)
     assert "groups" not in Trial("rope", 1, "finished", items="0110").to_dict()
 

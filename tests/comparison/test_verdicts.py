@@ -188,8 +188,8 @@ FOUR = {f"torn {place}": TORN for place in range(3)}
         ([0.9] * 5, TORN, FOUR, "too few seeds", "too few seeds to tell: .*"),
         ([*[0.9] * 4, *[0.15] * 26], [0.3, *[0.01] * 29], {}, "worse", r".* \(exact rank test, p .*"),
         ([*[0.9] * 4, *[0.15] * 27], [0.3, *[0.01] * 30], {}, "worse", r".* \(rank test over random divisions, p .*"),
-        ([0.9] * 5, [0.0] * 5, {}, "worse", r"worse: .* \(exact test, p = 0\.008\)"),
-        ([0.9] * 8, [0.0] * 8, {}, "worse", r"worse: .* \(exact test, p < 0\.001\)"),
+        ([0.9] * 5, [0.0] * 5, {}, "worse", r"worse by .* \(exact test, p = 0\.008\)"),
+        ([0.9] * 8, [0.0] * 8, {}, "worse", r"worse by .* \(exact test, p < 0\.001\)"),
         ([0.9] * 5, [None] * 5, {}, "worse", "worse: 0 of 5 seeds learned, and 5 of the baseline's 5 "
          r"\(exact test, p = 0\.008\); 5 of 5 diverged"),
         ([0.9] * 5, [None, None, 0.9, 0.9, 0.9], {}, "too few seeds", "too few .*"),

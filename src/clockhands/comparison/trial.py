@@ -148,18 +148,9 @@ class Trial:
         return trial
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, as a line of ``results.jsonl`` holds it: a trial that did not finish has no scores."""
-        written = {name: getattr(self, name) for name in _ORDER}
-        if not self.finished:
-            return {name: written[name] for name in _HEAD if written[name] is not None}
-        written["longer"] = {
-            split: {name: value for name, value in vars(scores).items() if value is not None}
-            for split, scores in self.longer.items()
-        }
-        written["reached"] = None if self.reached is None else vars(self.reached)
-        written["inside"] = {} if self.inside is None else vars(self.inside)
-        written["other_items"] = self.other_items or None
-        return {name: value for name, value in written.items() if value is not None or name == "reached"}
+        """Return plain data, as a line of ``results.jsonl`` holds it: whatever is not as usual."""
+        written: dict[str, Any] = _make_adapter(Trial).dump_python(self, exclude_defaults=True)
+        return written
 
 
 @dataclass(frozen=True)
@@ -184,15 +175,6 @@ class Job:
         """Return the trial of a job whose worker died too often."""
         why = "its worker process died, again and again; most often the memory was not enough"
         return Trial(self.variant, self.seed, "failed", error=why)
-
-
-_HEAD = ("variant", "seed", "version", "status", "error")
-_ORDER = (
-    *_HEAD, "split", "items", "other_items", "groups", "scores", "by_length", "written_per_second", "longer", "steps",
-    "seconds", "parameters", "peak_mib", "tokens_per_second", "curve", "reached", "inside", "torch", "device",
-    "machine",
-)  # fmt: skip
-"""The order in which the file has them."""
 
 
 def validate(kind: Any, written: Any) -> Any:
