@@ -66,20 +66,17 @@ def measure_costs(plan: Plan, progress: SentenceProgress = ignore_sentence) -> d
     for name, (count, flops, seconds) in measured.items():
         steps = amount
         if kind == "tokens":
-            steps = amount / _count_tokens_a_step(recipes[name], material[name])
+            text, shown = material[name], list(islice(material[name].batches(recipes[name]), 20))
+            labels = [text.collate([text.train[i] for i in indices])["labels"] for indices in shown]
+            # Target tokens of a batch, from a sample of these.
+            tokens = sum(int(part.ne(IGNORED_LABEL).sum()) for part in labels) / len(shown)
+            steps = amount / (tokens * recipes[name].training.accumulate)
         elif kind == "seconds":
             steps = amount / seconds
         if plan.match == "compute":
             steps *= measured[plan.baseline][1] / flops
         costs[name] = Cost(count, max(1, round(steps)), flops, seconds, matched[name])
     return costs
-
-
-def _count_tokens_a_step(recipe: Recipe, material: TrainingData) -> float:
-    """Return the target tokens of a step, from a sample of batches."""
-    shown = list(islice(material.batches(recipe), 20))
-    labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
-    return sum(int(part.ne(IGNORED_LABEL).sum()) for part in labels) / len(shown) * recipe.training.accumulate
 
 
 def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:

@@ -343,12 +343,12 @@ def list_able(judged: Sequence[Judged]) -> list[Judged]:
 def _add_retrieval(setting: Setting, judged: Sequence[Judged]) -> tuple[Judged, ...]:
     """Return methods, with the retrieval of the first and of ``MOST_ASKED`` that could be chosen."""
     able = [entry for entry in list_able(judged) if entry is not judged[0]]
-    asked = [judged[0], *able[:MOST_ASKED]]
+    measured = [judged[0], *able[:MOST_ASKED]]
     writing = choose_writing(setting.model, setting.stream, setting.trained, setting.seed)
     items, completed = setting.times * setting.items, {entry.method.name: entry for entry in judged}
-    for number, entry in enumerate(asked):
+    for number, entry in enumerate(measured):
         key = f"judge/{entry.method.key}/{items}/{setting.longest}/{','.join(setting.tasks)}"
-        count = _count_methods(setting.progress, "judging recall", number, len(asked))
+        count = _count_methods(setting.progress, "judging recall", number, len(measured))
         with apply(setting.model, entry.method) as laid:
             measure = partial(
                 measure_retrieval, laid, setting.stream, setting.lengths, writing, items=items, seed=setting.seed,

@@ -124,7 +124,7 @@ def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: in
     for number, make in enumerate((_make_recall, _make_tracking)):
         rng = np.random.default_rng([seed, number])
         items = [make(rng, names, values, text) for text in range(count)]
-        kept = [(facts, [question for question in asked if question.task in tasks]) for facts, asked in items]
+        kept = [(facts, [question for question in every if question.task in tasks]) for facts, every in items]
         if kept[0][1]:
             made.append(kept)
     return made
@@ -222,9 +222,13 @@ def ask(
     for first in range(0, len(context_NC), batch):
         context_BC = torch.from_numpy(context_NC[first : first + batch])
         asked_KBQ = torch.from_numpy(asked_NKQ[first : first + batch]).transpose(0, 1)
+        logits: list[Tensor] = []
         if branching:
+            cache = get_cache(model.model(input_ids=context_BC.to(model.device), use_cache=True, logits_to_keep=1))
             try:
-                logits = _read_on(model, context_BC, asked_KBQ)
+                for asked_BQ in asked_KBQ.to(model.device):
+                    reading = model.model(input_ids=asked_BQ, use_cache=True, **name_cache(copy.deepcopy(cache)))
+                    logits.append(reading.logits[:, -1])
             except PositionError:  # ours refuse a cache whose keys a longer text makes stale
                 branching = False
         if not branching:
@@ -233,17 +237,6 @@ def ask(
             logits = [compute_tail_logits(model, ids_BS, tail)[:, 0] for ids_BS in whole]
         pieces.append(torch.stack([logits_BV.float().cpu() for logits_BV in logits], dim=1))
     return torch.cat(pieces)
-
-
-def _read_on(
-    model: LanguageModel, context_BC: Int[Tensor, "B C"], asked_KBQ: Int[Tensor, "K B Q"]
-) -> list[Float[Tensor, "B V"]]:
-    cache = get_cache(model.model(input_ids=context_BC.to(model.device), use_cache=True, logits_to_keep=1))
-    logits = []
-    for asked_BQ in asked_KBQ.to(model.device):
-        reading = model.model(input_ids=asked_BQ, use_cache=True, **name_cache(copy.deepcopy(cache)))
-        logits.append(reading.logits[:, -1])
-    return logits
 
 
 def _rank_items(
@@ -350,9 +343,9 @@ def measure_retrieval(
                 ranks_NKR[..., rung] = _rank_items(model, texts, fillers, writing, length, branching)
         bare_NK = np.full((count, len(questions)), np.nan)
         if control:
-            empty: list[_Item] = [([], asked) for _, asked in texts]
+            empty: list[_Item] = [([], own) for _, own in texts]
             bare_NK = _rank_items(model, empty, fillers, writing, min(lengths), branching)
-        depth_NK = np.array([[question.depth for question in asked] for _, asked in texts])
+        depth_NK = np.array([[question.depth for question in own] for _, own in texts])
         for task in tasks:
             places = [place for place, question in enumerate(questions) if question.task == task]
             if not places:

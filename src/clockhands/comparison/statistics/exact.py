@@ -92,10 +92,11 @@ def compare_ranks(ours: Sequence[float], theirs: Sequence[float]) -> float:
         return 1.0
     ranks = stats.rankdata([*ours, *theirs])
     if not is_ranked_exactly(len(ours), len(theirs)):
-        divided = (ranks[: len(ours)], ranks[len(ours) :])
+        divided = ranks[: len(ours)], ranks[len(ours) :]
         test = stats.permutation_test(
-            divided, _find_distance, vectorized=True, n_resamples=DIVISIONS, batch=20_000, alternative="greater", rng=0
-        )
+            divided, lambda x, y, axis: np.abs(x.mean(axis) - y.mean(axis)), vectorized=True, n_resamples=DIVISIONS,
+            batch=20_000, alternative="greater", rng=0,
+        )  # fmt: skip
         return float(test.pvalue)
     doubled = np.rint(2 * ranks).astype(int)  # the rank of a tie may be half of a whole number
     counts_R = _count_rank_sums(doubled.tolist(), len(ours))
@@ -120,11 +121,6 @@ def _count_rank_sums(ranks: Sequence[int], chosen: int) -> np.ndarray:
     for rank in ranks:
         counts_CR[1:, rank:] += counts_CR[:-1, : counts_CR.shape[1] - rank].copy()
     return counts_CR[chosen]
-
-
-def _find_distance(ours: np.ndarray, theirs: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return how far the mean ranks of two groups are apart."""
-    return np.abs(ours.mean(axis) - theirs.mean(axis))
 
 
 @lru_cache(maxsize=10_000)

@@ -68,17 +68,26 @@ def compare_with_baseline(
 def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: float) -> tuple[Difference, ...]:
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
-    varying = np.array([part.seed * part.seeds for part in parts if part.seed > 0])
-    freedom = np.array([part.seeds - 1 for part in parts if part.seed > 0])
-    prior = choose_prior(varying, null, freedom)
-    common = float(find_common(varying, prior, freedom)[0]) if prior and len(varying) else 1.0
-    seed_M, error_M = _moderate_parts(parts, common, prior)
+    seed_M, seeds_M = np.array([part.seed for part in parts]), np.array([part.seeds for part in parts])
+    varying_M, single_M, freedom_M = seed_M > 0, seed_M * seeds_M, seeds_M - 1
+    prior = choose_prior(single_M[varying_M], null, freedom_M[varying_M])
+    common = 1.0
+    if prior and varying_M.any():
+        common = float(find_common(single_M[varying_M], prior, freedom_M[varying_M])[0])
+    # Variances of single seeds are drawn to the common one, since variants may have different numbers of seeds.
+    seed_M[varying_M] = (moderate(single_M, common, prior, freedom_M) / seeds_M)[varying_M]
+    # A small variance over seeds must not leave less than the groups of items alone have.
+    error_M = np.sqrt([max(seed + part.excess, part.item) for seed, part in zip(seed_M, parts, strict=True)])
     share_M = np.divide(seed_M, error_M**2, out=np.ones(len(parts)), where=error_M > 0).clip(0.0, 1.0)
-    numerator_BM, scale_BM = _draw_statistics(null, share_M, prior)
-    t_BM = np.abs(numerator_BM) / scale_BM
+    # Drawn t: seeds make this share of the variance, and their true variances differ as the prior says.
+    true_BM, freedom = draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0, null.seeds - 1
+    variances_BM = null.variances_BM * true_BM
+    variances_BM = moderate(variances_BM, find_common(variances_BM, prior, freedom) if prior else 1.0, prior, freedom)
+    numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
+    t_BM = np.abs(numerator_BM) / np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
     largest_B = t_BM.max(axis=1)
     reach, inner = (bound_quantile(largest_B, 1 - level) for level in (alpha, 2 * alpha))
-    smallest_M = _find_detectable(null, seed_M * [part.seeds for part in parts], share_M, common, prior, reach)
+    smallest_M = _find_detectable(null, seed_M * seeds_M, share_M, common, prior, reach)
     differences = []
     for k, (value, part) in enumerate(zip(values, parts, strict=True)):
         error = float(error_M[k])
@@ -108,19 +117,6 @@ def bound_quantile(drawn_B: np.ndarray, level: float) -> float:
     True
     """
     return float(np.quantile(drawn_B, min(level + SURE * math.sqrt(level * (1 - level) / len(drawn_B)), 1.0)))
-
-
-def _moderate_parts(parts: Sequence[VarianceParts], common: float, prior: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the variances of means over seeds, drawn to the common one, and standard errors with those of the items.
-
-    ``common``: the variance of single seeds, of which variants may have different numbers.
-    """
-    seed_M, seeds_M = np.array([part.seed for part in parts]), np.array([part.seeds for part in parts])
-    varying_M = seed_M > 0
-    seed_M[varying_M] = (moderate(seed_M * seeds_M, common, prior, seeds_M - 1) / seeds_M)[varying_M]
-    # A small variance over seeds must not leave less than the groups of items alone have.
-    total_M = [max(seed + part.excess, part.item) for seed, part in zip(seed_M, parts, strict=True)]
-    return seed_M, np.sqrt(total_M)
 
 
 def find_common(variances_XM: np.ndarray, prior: float, freedom: int | np.ndarray) -> np.ndarray:
@@ -186,15 +182,6 @@ def choose_prior(variances: Sequence[float] | np.ndarray, null: _Null, freedom: 
     # The variance of ln σ² under the prior is ψ′(d0/2): d0 is small where it is large.
     more = max(float(logs.var(ddof=1)) - wider * null.spread, 0.0) + wider * null.spread_error
     return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
-
-
-def _draw_statistics(null: _Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return numerators and denominators of the drawn t; seeds make ``share_M`` of the variance."""
-    true_BM = draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
-    variances_BM, freedom = null.variances_BM * true_BM, null.seeds - 1
-    variances_BM = moderate(variances_BM, find_common(variances_BM, prior, freedom) if prior else 1.0, prior, freedom)
-    numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
-    return numerator_BM, np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
 
 
 def _agree(p: float, significant: bool, alpha: float) -> float:
