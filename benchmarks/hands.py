@@ -22,8 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.inspection.estimators.hands import find_lines
-from clockhands.inspection.estimators.waves import Array
+from clockhands.inspection.estimators.hands import Array, find_lines
 
 Random = np.random.Generator
 

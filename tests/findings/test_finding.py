@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.errors import DataError
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table, choose_digits, join_words
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9)
 texts = st.text(max_size=12)
@@ -73,3 +74,16 @@ def test_another_file_is_named_with_the_reason(content: bytes | None, reason: st
 def test_a_row_of_another_width_is_no_row_of_a_table() -> None:
     with pytest.raises(ValueError, match="a row has 1 values for the 2 columns"):
         Table.of(("a", "b"), [(1, 2), (3,)])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"), [((), "none"), (("a",), "a"), (("a", "b"), "a and b"), (iter(["a", "b", "c"]), "a, b and c")]
+)
+def test_words_are_joined_as_in_a_sentence(words: Iterable[str], text: str) -> None:
+    assert join_words(words) == text
+
+
+def test_different_ends_of_an_interval_look_different() -> None:
+    """As few digits as show it, six more at most; equal ends need none."""
+    assert [choose_digits(*ends) for ends in [(0.1, 0.2, 1), (0.12, 0.14, 1), (0.1234, 0.1235, 1)]] == [1, 2, 4]
+    assert choose_digits(0.5, 0.5, 1) == 1 and choose_digits(0.1, 0.1 + 1e-12, 1) == 1

@@ -11,9 +11,8 @@ from clockhands.inspection.estimators.probes import CrossValidation
 from clockhands.inspection.measures.directions import _compute_overlap
 from clockhands.inspection.measures.heads import _bootstrap_median
 from clockhands.inspection.measures.survival import (
-    _estimate_position_share,
-    _jackknife_position_share,
     _probe_positions,
+    estimate_position_share,
     probe_layers,
 )
 from clockhands.inspection.reading.capture import Capture, capture
@@ -87,7 +86,7 @@ def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() 
 def test_no_position_reads_as_no_position() -> None:
     subject, recorded = _blind()
     assert answer("loudness", subject, recorded).value == pytest.approx(0.0, abs=1e-6)
-    assert abs(_estimate_position_share(recorded.hidden[-1])) < 0.01
+    assert abs(estimate_position_share(recorded.hidden[-1])[0]) < 0.01
     shares = _split(recorded, 1).compute_layer_shares()
     assert abs(compute_positional_share(shares)) < 0.02
     found = probe_layers(subject, recorded)
@@ -131,11 +130,11 @@ def test_the_intervals_cover_what_is_true(seed: int) -> None:
     """The share of planted positions, and the distance of a head, against the truth and a bootstrap."""
     generator = torch.Generator().manual_seed(seed)
     places, rest = torch.randn(LENGTH, 16, generator=generator), torch.randn(40, LENGTH, 16, generator=generator)
-    low, high = _jackknife_position_share(places + rest)
+    low, high = estimate_position_share(places + rest)[1]
     true = float(places.var(0, correction=0).sum()) / (float(places.var(0, correction=0).sum()) + 16)
     assert low - (high - low) / 2 < true < high + (high - low) / 2
     picks = torch.randint(40, (100, 40), generator=generator)
-    drawn = torch.tensor([_estimate_position_share((places + rest)[rows]) for rows in picks])
+    drawn = torch.tensor([estimate_position_share((places + rest)[rows])[0] for rows in picks])
     assert high - low == pytest.approx(3.92 * float(drawn.std()), rel=0.5)
     distances = 5 + torch.randn(60, 4, generator=generator, dtype=torch.float64)
     low, high = _bootstrap_median(distances)
@@ -154,7 +153,7 @@ def test_nulls_stay_null(seed: int) -> None:
     assert table_answer("table.hands", subject).value == 0
     assert table_answer("table.shift", subject).light == "info"
     states = torch.randn(24, LENGTH, 16, generator=generator)
-    assert abs(_estimate_position_share(states)) < 0.01
+    assert abs(estimate_position_share(states)[0]) < 0.01
     assert float(_probe_positions(states, CrossValidation.draw(torch.arange(24))).mean()) < 4 / LENGTH
 
 

@@ -13,14 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.files import lock_folder
-from clockhands.findings import Figure, Findings, Mark, Panel
-from clockhands.report import make_page, write
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel
+from clockhands.report import make_page, show, write
 from clockhands.report.page import PAPER_WIDTHS
 from clockhands.report.text import make_slug
-from tests.report.demo import ONE, RUN, TWO, demo
+from tests.report.demo import EVIL, ONE, RUN, TWO, demo
 from tests.report.html_tree import Tree
 
 
@@ -114,3 +115,22 @@ def test_importing_the_report_is_light() -> None:
     code = f"import sys, clockhands.report; print([m for m in {heavy!r} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_terminal_prints_symbols_and_reads_no_markup() -> None:
+    out = io.StringIO()
+    show(RUN, Console(file=out, width=100))
+    text = out.getvalue()
+    assert "\x1b" not in text
+    assert " ✓ One?" in text and " ✕ Two?" in text and " – Three? There is none." in text
+    assert "[bold]Two[/bold] " + EVIL in text
+    assert text.index("Three?") > text.index("Two?")
+    assert "✓ 1 good   ✕ 1 bad   – 1 not applicable" in text
+    show(Findings("t", (Finding("two lines", "Q?", "One.\nTwo.", light="skip"),)), Console(file=out, width=100))
+    assert " – Q? One. Two." in out.getvalue()
+
+
+def test_terminal_colours_where_there_is_a_terminal() -> None:
+    out = io.StringIO()
+    show(RUN, Console(file=out, width=100, force_terminal=True, color_system="standard"))
+    assert "\x1b[1;32m" in out.getvalue()

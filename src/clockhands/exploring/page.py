@@ -18,8 +18,14 @@ from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
 from clockhands.errors import DataError, UsageError
 from clockhands.exploring.controls import UNTOUCHED, cut_next_tokens, measure
-from clockhands.exploring.model_data import MOST_TOKENS, ExplorerModel, describe_model, describe_order, hold_packed
-from clockhands.exploring.recorded import record_model
+from clockhands.exploring.model_data import (
+    MOST_TOKENS,
+    ExplorerModel,
+    describe_model,
+    describe_order,
+    hold_packed,
+    record_model,
+)
 from clockhands.exploring.support import check_support, convert_checkpoint
 from clockhands.files import write_text
 from clockhands.findings import Finding, Findings, Table

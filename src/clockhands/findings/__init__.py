@@ -14,8 +14,18 @@ from clockhands.findings.figure import (
     make_reference_line,
     put_together,
 )
-from clockhands.findings.finding import SCHEMA, SHARE, Finding, Findings, Light, Reference, Table, set_html_renderer
-from clockhands.findings.text import choose_digits, join_words
+from clockhands.findings.finding import (
+    SCHEMA,
+    SHARE,
+    Finding,
+    Findings,
+    Light,
+    Reference,
+    Table,
+    choose_digits,
+    join_words,
+    set_html_renderer,
+)
 
 __all__ = [
     "SCHEMA",

@@ -18,6 +18,27 @@ from clockhands.files import write_text
 from clockhands.findings.figure import Figure, Number, Scalar, make_tuples, read_figure
 from clockhands.reading import parse_json, read_document
 
+
+def _write_decimals(value: float, places: int) -> str:
+    return f"{value:.{places}f}"
+
+
+def choose_digits(low: float, high: float, digits: int, write: Callable[[float, int], str] = _write_decimals) -> int:
+    """Return how many digits to write both ends of an interval with, so that different ends look different.
+
+    That is ``digits``, or up to six more; ``digits`` too where the ends are equal, or six more show no difference.
+    ``write`` writes a number with so many digits; by default as decimals.
+    """
+    more = (places for places in range(digits, digits + 7) if write(low, places) != write(high, places))
+    return digits if low == high else next(more, digits)
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Return words as an enumeration: ``a, b and c``; ``none`` where there are none."""
+    *first, last = list(words) or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 Light = Literal["good", "warn", "bad", "info", "skip"]
 """The colour in which a finding is shown."""
 SCHEMA = 2

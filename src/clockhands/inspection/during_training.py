@@ -16,13 +16,12 @@ from clockhands.inspection.estimators.matrix_statistics import (
     compute_random_participation,
     compute_toeplitz_r2,
 )
-from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
 from clockhands.inspection.measures.directions import Directions, measure_mixed_share
 from clockhands.inspection.measures.logits import EXACT
-from clockhands.inspection.measures.loudness import Levels, measure_channel_moves, measure_levels
+from clockhands.inspection.measures.loudness import STILL, Levels, measure_channel_moves, measure_levels
 from clockhands.inspection.measures.recovery import Recovery, draw_sample
 from clockhands.inspection.measures.survival import probe_layers
-from clockhands.inspection.measures.table_rows import compute_cosines, read_rows
+from clockhands.inspection.measures.table_rows import compute_cosines, measure_random_split, read_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, split_logits
 from clockhands.inspection.reading.reading import Reading
@@ -78,11 +77,12 @@ def _measure_channels(subject: Subject, windows: Windows) -> dict[str, float]:
     moves = None if tables is None else measure_channel_moves(tables, _capture_ids(windows))
     if moves is None:
         return {}
+    first, *_, last = moves.square().tensor_split(4)
     return {
-        "move of a channel, first quarter": moves.average_part(0, 1 / 4),
-        "move of a channel, last quarter": moves.average_part(3 / 4, 1),
-        "move of a channel, largest": float(moves.varying_D.max()),
-        "share of channels that hardly move": moves.num_still / len(moves.varying_D),
+        "move of a channel, first quarter": float(first.mean().sqrt()),
+        "move of a channel, last quarter": float(last.mean().sqrt()),
+        "move of a channel, largest": float(moves.max()),
+        "share of channels that hardly move": float((moves < STILL).double().mean()),
     }
 
 
@@ -133,11 +133,11 @@ def _measure_louder_positions(subject: Subject, windows: Windows) -> dict[str, f
 
 def _measure_steps(subject: Subject, windows: Windows) -> dict[str, float]:
     """Return the errors with which one map predicts every next row, and what distance explains of row similarities."""
-    rows = read_rows(subject)
-    if isinstance(rows, str):
+    rows_ND = read_rows(subject)
+    if isinstance(rows_ND, str):
         return {}
-    linear, rotation = measure_random_split(project_rows(rows.centred_ND), 1)
-    similarity = compute_toeplitz_r2(compute_cosines(rows.centred_ND))
+    linear, rotation = measure_random_split(rows_ND)
+    similarity = compute_toeplitz_r2(compute_cosines(rows_ND - rows_ND.mean(0)))
     return {
         "error of a step as a linear map": linear,
         "error of a step as a rotation": rotation,

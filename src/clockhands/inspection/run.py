@@ -223,7 +223,7 @@ def _read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str
     if subject.encoder_decoder is not None:
         task = f"the {subject.side} of an encoder-decoder"
     else:
-        task = "language model" if influence.causal else "encoder"
+        task = "language model" if reading.reads_left_to_right else "encoder"
     return {
         "text": _digest(first),
         "tokenizer": _digest(sorted(vocabulary.items())) if vocabulary else "token ids",
@@ -249,8 +249,11 @@ def _list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> d
 
     without_control = "the model is too large" if control is None else "not asked for"
     subject, capture = reading.subject, reading.capture
-    heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
-    size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"
+    counts = {"layer": len(capture.hidden) - 1}
+    if reading.logit_splits:
+        counts["head"] = reading.logit_splits[0].var_NH.shape[1]
+    size = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
+    size += f", width {capture.hidden[0].shape[-1]}"
     output = "with" if {"transformer", "language_model"} & subject.list_modules().keys() else "without"
     facts: dict[str, str | int] = {
         "model": subject.label,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from clockhands.findings import set_html_renderer
 from clockhands.report.page import make_notebook_frame, make_page
 from clockhands.report.side_by_side import put_side_by_side
-from clockhands.report.terminal import show
-from clockhands.report.write import write
+from clockhands.report.write import show, write
 
 set_html_renderer(make_notebook_frame)
 

@@ -76,25 +76,7 @@ def compose(
     ``script`` as ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, to be linked.
     """
     findings = _shorten_all_paths(findings)
-    sections: list[dict[str, Any]] = [
-        {
-            "id": name,
-            "finding": finding,
-            "svg": Markup(drawn[name]) if name in drawn else None,
-            "table": view_table(finding.table),
-            "details": {k: v for k, v in finding.details.items() if k not in _LAYOUT and isinstance(v, _PLAIN)},
-        }
-        for name, finding in zip(make_slugs(findings), findings, strict=True)
-    ]
-    # Sections stand under their headings, in their order; what was skipped comes last, together.
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for section in sorted(sections, key=lambda section: section["finding"].light == "skip"):
-        finding = section["finding"]
-        heading = SKIPPED if finding.light == "skip" else str(finding.details.get("group", ""))
-        groups.setdefault(heading, []).append(section)
-    numbers = itertools.count(1)
-    for section in itertools.chain.from_iterable(groups.values()):
-        section["number"] = next(numbers) if section["svg"] else 0
+    sections, groups = _arrange_sections(findings, drawn)
     opening = next((finding for finding in findings if finding.details.get("opening")), None)
     # A fact that stands in the opening, or is the verdict of the finding there, is not told again.
     opened = "" if opening is None else f"{opening.details['opening']}\n{opening.verdict}"
@@ -127,6 +109,34 @@ def compose(
         skipped=SKIPPED,
         tally=", ".join(f"{count} {word}" for count, word in counts if count),
     )
+
+
+def _arrange_sections(
+    findings: Findings, drawn: dict[str, str]
+) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+    """Return what the template needs of each finding, and the same by heading, figures numbered as a reader meets them.
+
+    Sections stand under their headings, in their order; what was skipped comes last, together.
+    """
+    sections: list[dict[str, Any]] = [
+        {
+            "id": name,
+            "finding": finding,
+            "svg": Markup(drawn[name]) if name in drawn else None,
+            "table": view_table(finding.table),
+            "details": {k: v for k, v in finding.details.items() if k not in _LAYOUT and isinstance(v, _PLAIN)},
+        }
+        for name, finding in zip(make_slugs(findings), findings, strict=True)
+    ]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for section in sorted(sections, key=lambda section: section["finding"].light == "skip"):
+        finding = section["finding"]
+        heading = SKIPPED if finding.light == "skip" else str(finding.details.get("group", ""))
+        groups.setdefault(heading, []).append(section)
+    numbers = itertools.count(1)
+    for section in itertools.chain.from_iterable(groups.values()):
+        section["number"] = next(numbers) if section["svg"] else 0
+    return sections, groups
 
 
 def _choose_cards(findings: Findings, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,17 +1,21 @@
-"""A folder of findings: the page, the JSON, each figure and each table as a file of its own."""
+"""Where findings go: a folder with the page, the JSON, each figure and each table; and lines in the terminal."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clockhands.errors import DataError, UsageError
 from clockhands.files import lock_folder, write_bytes
-from clockhands.findings import Findings
+from clockhands.findings import Finding, Findings
 from clockhands.report.page import PAPER_WIDTHS, PREVIEW, compose, draw_figures
 from clockhands.report.render import GENERATOR
 from clockhands.report.tables import read_values, to_csv
-from clockhands.report.text import describe_measured, make_slugs
+from clockhands.report.text import LIGHTS, MEANINGS, describe_measured, make_slugs
+from clockhands.streams import make_console, replace_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PATIENCE = 60.0
 """Seconds to wait for another process that writes into the same folder: a report is written in less than one."""
@@ -75,3 +79,41 @@ def _find_earlier_files(folder: Path, name: str) -> set[str]:
     ends = (".svg", *(f"-{width}mm.svg" for width in PAPER_WIDTHS))
     slugs = make_slugs(before)
     return {f"figures/{slug}{end}" for slug in slugs for end in ends} | {f"tables/{slug}.csv" for slug in slugs}
+
+
+COLOURS = {"good": "green", "warn": "yellow", "bad": "red", "info": "blue", "skip": "bright_black"}
+
+
+def show(findings: Findings, console: Console | None = None) -> None:
+    """Print a block for each finding; plain text where there is no terminal. Nothing in it is read as markup."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = console or make_console()
+    console.print(Text(replace_controls(findings.title), style="bold"))
+    for key, fact in findings.facts.items():
+        console.print(Text.assemble((f"{replace_controls(key)}: ", "bright_black"), replace_controls(fact)))
+    console.print()
+    skipped = [finding for finding in findings if finding.light == "skip"]
+    for finding in findings:
+        if finding.light != "skip":
+            console.print(Text.assemble(_get_symbol(finding), (replace_controls(finding.question), "bold")))
+            console.print(Padding(Text(replace_controls(finding.verdict, lines=True)), (0, 0, 0, 3)))
+    for finding in skipped:
+        line = Text.assemble(
+            _get_symbol(finding),
+            replace_controls(finding.question),
+            " ",
+            replace_controls(finding.verdict.replace("\n", " ")),
+        )
+        line.stylize("bright_black")
+        console.print(line)
+    console.print()
+    counts = [(kind, sum(finding.light == kind for finding in findings)) for kind in MEANINGS]
+    parts = [(f"{LIGHTS[kind]} {count} {MEANINGS[kind]}", COLOURS[kind]) for kind, count in counts if count]
+    console.print(Text("   ").join([Text(text, style=colour) for text, colour in parts]))
+
+
+def _get_symbol(finding: Finding) -> tuple[str, str]:
+    """Return the sign of a finding's light, with its style."""
+    return f" {LIGHTS[finding.light]} ", f"bold {COLOURS[finding.light]}"

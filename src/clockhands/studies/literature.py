@@ -11,7 +11,7 @@ from clockhands.comparison.learning import find_groups, find_top, score_matrix
 from clockhands.comparison.plan import MARGINS
 from clockhands.comparison.statistics.paired import MIN_SEEDS, Difference, estimate_difference
 from clockhands.errors import ConfigError
-from clockhands.findings.text import join_words
+from clockhands.findings.finding import join_words
 from clockhands.shapes import Float
 from clockhands.studies.study import Ordering, Study
 

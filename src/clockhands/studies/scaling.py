@@ -28,7 +28,7 @@ from typing import Any
 
 from clockhands.comparison.plan import FIXED, TEXT_SEED, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
-from clockhands.findings.text import join_words
+from clockhands.findings.finding import join_words
 from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 

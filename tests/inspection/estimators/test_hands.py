@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from benchmarks.hands import SMOOTH, encoding_speeds, findable, hands_of, invented, planted, rotation, walk
+from scipy.signal import lfilter
 
 from clockhands.inspection.estimators.hands import (
     LEAST_AGREEMENT,
     LEAST_SHARE,
+    MOST_COMPONENTS,
+    SURROGATES,
     SpectralLine,
-    _fit_pairs,
-    _join,
-    _read_period,
+    WaveFit,
     find_lines,
-    list_pairings,
-    read_exact_hands,
+    find_peak,
+    fit_pairs,
+    join,
+    make_times,
+    make_trend,
+    make_waves,
+    measure_agreement,
+    measure_surrogates,
+    project_on_components,
 )
+from clockhands.inspection.estimators.matrix_statistics import list_pairings
 
 Random = np.random.Generator
 
@@ -129,7 +136,7 @@ def _pair(speed: float, flat: float = 1.0) -> np.ndarray:
 def _take(rows: np.ndarray) -> tuple[list[SpectralLine], np.ndarray]:
     rows = rows - rows.mean(0)
     variance = float((rows**2).mean(0).sum())
-    lines = max(([*_fit_pairs(rows, pairs, variance)] for pairs in list_pairings(rows.shape[1])), key=len)
+    lines = max((fit_pairs(rows, pairs, variance) for pairs in list_pairings(rows.shape[1])), key=len)
     return lines, rows - sum((line.compute_rows(ROWS) for line in lines), np.zeros_like(rows))
 
 
@@ -170,11 +177,11 @@ def test_two_pairs_of_columns_at_one_speed_are_one_line_in_all_four() -> None:
     first = SpectralLine(0.5, np.ones((2, 4)), 0.3, 0.99, 1.0, 0.01, columns=(0, 4))
     second = replace(first, columns=(1, 5), agreement=0.9, roundness=0.8)
     lines = [first]
-    _join(lines, second, 1e-3)
+    join(lines, second, 1e-3)
     (line,) = lines
     assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
     assert line.share == pytest.approx(0.6) and line.plane_2D.tolist() == [[2.0] * 4] * 2
-    _join(lines, replace(second, frequency=0.51), 1e-3)
+    join(lines, replace(second, frequency=0.51), 1e-3)
     assert len(lines) == 2
 
 
@@ -187,36 +194,99 @@ def test_a_line_counts_by_its_share_whatever_the_unit_of_the_table_is(unit: floa
     assert lines[0].frequency == pytest.approx(0.5, rel=1e-3) and lines[0].share == pytest.approx(1, abs=0.01)
 
 
-def _hands(speeds: list[float], rows: int = 64) -> torch.Tensor:
-    angle = torch.arange(rows, dtype=torch.float64)[:, None] * torch.tensor(speeds, dtype=torch.float64)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+COUNT, CHANNELS = 200, 5
+FREQUENCIES = np.array([0.31, 0.9, 2.2])
 
 
-@pytest.mark.parametrize("halves", [False, True])
-def test_periods_are_read_far_beyond_the_table(halves: bool) -> None:
-    rows = _hands([1.0, 0.1, 1e-4])
-    rows = torch.cat([rows[:, 0::2], rows[:, 1::2]], dim=1) if halves else rows
-    hands = read_exact_hands(rows)
-    assert hands.periods == pytest.approx([2 * math.pi, 20 * math.pi, 2e4 * math.pi])
-    assert hands.pairs[0] == ((0, 3) if halves else (0, 1)) and hands.zero_pairs == 0
+def _plant_waves(noise: float = 0.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of three waves on a trend, and the amplitudes of the waves."""
+    rng = np.random.default_rng(seed)
+    amplitudes = rng.standard_normal((6, CHANNELS))
+    trend = make_trend(COUNT) @ rng.standard_normal((4, CHANNELS))
+    rows = make_waves(make_times(COUNT), FREQUENCIES) @ amplitudes + trend
+    return rows + noise * rng.standard_normal(rows.shape), amplitudes
 
 
-@pytest.mark.parametrize("kind", ["one pair is noise", "an odd column", "zero", "a speed that varies"])
-def test_any_other_table_has_none(kind: str) -> None:
-    rows = _hands([1.0, 0.1])
-    if kind == "one pair is noise":
-        rows[:, 2:] = torch.randn(64, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    elif kind == "an odd column":
-        rows = rows[:, :3]
-    elif kind == "zero":
-        rows = 0 * rows
-    else:
-        angle = 0.3 * torch.arange(64.0) + torch.sin(torch.arange(64.0) / 9)
-        rows[:, :2] = torch.stack([angle.sin(), angle.cos()], dim=-1)
-    assert read_exact_hands(rows).periods == ()
+def test_a_wave_is_cosine_and_sine_around_the_middle_row() -> None:
+    times = make_times(5)
+    assert times.tolist() == [-2, -1, 0, 1, 2]
+    assert make_waves(times, np.array([0.3]))[4] == pytest.approx([np.cos(0.6), np.sin(0.6)])
 
 
-def test_a_period_has_no_direction() -> None:
-    orbit = _hands([0.4])
-    assert _read_period(orbit) == _read_period(orbit.flip(-1)) == pytest.approx(5 * math.pi)
-    assert _read_period(_hands([0.0])) is None, "it stands still"
+def test_amplitudes_are_fitted_beside_a_trend() -> None:
+    rows, amplitudes = _plant_waves()
+    fit = WaveFit(rows, FREQUENCIES, make_trend(COUNT))
+    assert fit.amplitudes == pytest.approx(amplitudes, abs=1e-6)
+    assert np.abs(fit.residual).max() < 1e-8
+
+
+def test_frequencies_are_refined_together_from_where_they_nearly_are() -> None:
+    rows, _ = _plant_waves()
+    start = FREQUENCIES + np.array([0.01, -0.008, 0.012])
+    fit = WaveFit(rows, start, make_trend(COUNT)).refine(steps=30)
+    assert fit.frequencies == pytest.approx(FREQUENCIES, abs=1e-6)
+
+
+def test_standard_errors_are_the_spread_of_the_estimates() -> None:
+    estimates, errors = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = _plant_waves()[0] + 0.3 * rng.standard_normal((COUNT, CHANNELS))
+        fit = WaveFit(rows, FREQUENCIES, make_trend(COUNT)).refine(steps=10)
+        estimates.append(fit.frequencies)
+        errors.append(fit.compute_standard_errors())
+    assert np.mean(errors, axis=0) == pytest.approx(np.std(estimates, axis=0), rel=0.4)
+
+
+def test_the_highest_peak_is_found_and_then_the_next() -> None:
+    wave = make_waves(make_times(COUNT), FREQUENCIES[1:])
+    rows = wave @ np.repeat([[3.0], [1.0]], 2, axis=0)
+    first, height = find_peak(rows, np.zeros(0))
+    assert first == pytest.approx(0.9, abs=0.01) and height > 10
+    second, _ = find_peak(WaveFit(rows, np.array([0.9]), make_trend(COUNT)).residual, np.array([0.9]))
+    assert second == pytest.approx(2.2, abs=0.01)
+    assert find_peak(np.zeros((COUNT, 2)), np.zeros(0)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("steep", [False, True])
+def test_a_steep_trend_is_fitted_with_decays_alone(steep: bool) -> None:
+    rows = np.log(np.arange(COUNT) + 2.0)[:, None]
+    basis = np.linalg.qr(make_trend(COUNT, steep=steep))[0]
+    left = float(((rows - basis @ (basis.T @ rows)) ** 2).sum() / ((rows - rows.mean()) ** 2).sum())
+    assert (left < 1e-3) == steep
+
+
+def test_noise_agrees_by_the_share_of_common_rows_and_a_wave_wholly() -> None:
+    """Two windows of three quarters of the rows have two thirds of their rows in common."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((512, 400))
+    agreements = measure_agreement(noise, 2 * np.pi * np.array([20.0, 55.5, 130.2]) / 512)
+    assert agreements == pytest.approx(2 / 3, abs=0.08)
+    wave = make_waves(np.arange(512.0), np.array([0.5])) @ rng.standard_normal((2, 400))
+    assert measure_agreement(wave, np.array([0.5])) == pytest.approx(1)
+
+
+def test_a_wave_that_jumps_halfway_does_not_agree() -> None:
+    wave = make_waves(np.arange(256.0), np.array([0.5])) @ np.eye(2)
+    wave[128:] *= -1
+    assert measure_agreement(wave, np.array([0.5]))[0] < 0.5
+
+
+def _smooth(rows: int = 256, channels: int = 6) -> np.ndarray:
+    noise = np.random.default_rng(0).standard_normal((rows + 100, channels))
+    return lfilter([1.0], [1.0, -0.9], noise, axis=0)[100:]
+
+
+def test_there_are_so_many_and_their_lines_agree_no_better_than_noise() -> None:
+    agreements = list(measure_surrogates(_smooth()))
+    assert len(agreements) == SURROGATES
+    assert 0.2 < float(np.mean([agreement.mean() for agreement in agreements])) < 0.8
+    assert max(float(agreement.max()) for agreement in agreements) <= 1
+
+
+def test_components_rebuild_rows_and_are_orthonormal() -> None:
+    rows = _smooth(channels=5) @ np.random.default_rng(2).standard_normal((5, 300))
+    coordinates, components = project_on_components(rows)
+    assert coordinates.shape[1] == 5 <= MOST_COMPONENTS
+    assert coordinates @ components == pytest.approx(rows, abs=1e-8)
+    assert components @ components.T == pytest.approx(np.eye(5), abs=1e-8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from clockhands.inspection.estimators.matrix_statistics import (
     compute_toeplitz_r2,
     count_leading,
     fit_line,
+    read_exact_hands,
 )
 
 
@@ -81,3 +84,39 @@ def test_participation_counts_directions_of_equal_variance() -> None:
 @pytest.mark.parametrize(("rows", "width"), [(512, 512), (11, 64)])
 def test_random_rows_fill_what_marchenko_and_pastur_say(rows: int, width: int) -> None:
     assert compute_random_participation(rows, width) == pytest.approx(rows * width / (rows + width), rel=0.1)
+
+
+def _hands(speeds: list[float], rows: int = 64) -> torch.Tensor:
+    angle = torch.arange(rows, dtype=torch.float64)[:, None] * torch.tensor(speeds, dtype=torch.float64)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_periods_are_read_far_beyond_the_table(halves: bool) -> None:
+    rows = _hands([1.0, 0.1, 1e-4])
+    rows = torch.cat([rows[:, 0::2], rows[:, 1::2]], dim=1) if halves else rows
+    hands = read_exact_hands(rows)
+    assert hands.periods == pytest.approx([2 * math.pi, 20 * math.pi, 2e4 * math.pi])
+    assert hands.pairs[0] == ((0, 3) if halves else (0, 1)) and hands.zero_pairs == 0
+
+
+@pytest.mark.parametrize("kind", ["one pair is noise", "an odd column", "zero", "a speed that varies"])
+def test_any_other_table_has_none(kind: str) -> None:
+    rows = _hands([1.0, 0.1])
+    if kind == "one pair is noise":
+        rows[:, 2:] = torch.randn(64, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    elif kind == "an odd column":
+        rows = rows[:, :3]
+    elif kind == "zero":
+        rows = 0 * rows
+    else:
+        angle = 0.3 * torch.arange(64.0) + torch.sin(torch.arange(64.0) / 9)
+        rows[:, :2] = torch.stack([angle.sin(), angle.cos()], dim=-1)
+    assert read_exact_hands(rows).periods == ()
+
+
+def test_a_period_has_no_direction() -> None:
+    orbit = _hands([0.4])
+    for rows in (orbit, orbit.flip(-1)):
+        assert read_exact_hands(rows).periods == pytest.approx((5 * math.pi,))
+    assert read_exact_hands(_hands([0.0])).periods == (), "it stands still"

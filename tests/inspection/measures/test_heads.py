@@ -10,7 +10,8 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.heads import _CrossStatistics, _describe, draw_head_grid
+from clockhands.inspection.measures.heads import draw_head_grid
+from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
@@ -140,13 +141,13 @@ def test_cross_attention_goes_by_position_where_it_knows_nothing_else() -> None:
 
 
 def test_the_head_that_goes_by_position_most_is_named_with_what_it_puts_near() -> None:
-    layers = [
-        _CrossStatistics(torch.tensor(shares), torch.zeros(8, 2), torch.tensor(near), near_uniform=0.25)
-        for shares, near in (([0.1, 0.2], [0.3, 0.3]), ([0.7, 0.1], [0.9, 0.2]))
-    ]
-    assert _describe(0.3, (0.1, 0.5), None, layers).endswith(
-        "(95 % interval 10 % to 50 %); most in layer 2 head 1 (70 %), which puts 90 % of its attention within 2 "
-        "positions of the target's own number (uniform attention 25 %)."
+    found = answer("heads.across", *_crossing(positions=True))
+    rows = [dict(zip(found.table.columns, row, strict=True)) for row in found.table.rows]
+    most = max(rows, key=lambda row: row["by place"])
+    near, uniform = (format_percent(most[name]) for name in ("attention within 2 places", "uniform"))
+    assert found.verdict.endswith(
+        f"most in layer 1 head {most['head']} (100 %), which puts {near} of its attention within 2 positions of the "
+        f"target's own number (uniform attention {uniform})."
     )
 
 

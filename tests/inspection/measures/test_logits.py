@@ -20,7 +20,7 @@ from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import VOCAB, answer, split
-from ..tiny import CONFIGS, tiny
+from ..tiny import CONFIGS, own, tiny
 from .readings import answer_splits, attend_to_content, draw_ids, random_rows, read_own, split_layers
 
 
@@ -124,6 +124,21 @@ def test_the_head_that_depends_on_position_most_is_named_with_its_share() -> Non
         assert "is largest in layer 1 head 1" in found.verdict and "No effect" not in found.verdict
     assert {row[:2]: round(float(row[2]), 1) for row in one.table.rows} == {(1, 1): 1.0, (1, 2): 0.0}  # type: ignore[arg-type]
     assert none.value < 0.05 and none.verdict.startswith("No effect of position alone")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("seed", [0, 6, 10])
+@torch.no_grad()
+def test_the_largest_head_by_chance_is_no_effect(seed: int) -> None:
+    """Without any position, one head of eight lay above zero in half of such models, by an interval of its own."""
+    model = own("none", encoder_layers=1, num_heads=8)
+    torch.manual_seed(seed)
+    for weight in model.parameters():
+        if weight.ndim >= 2:
+            weight.normal_(0, 1.5 * weight.shape[-1] ** -0.5)
+    subject = Subject.of(model)
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    found = answer("logits.heads", subject, recorded, logit_splits=split(recorded))
+    assert found.value > 0.002 and found.verdict.startswith("No effect of position alone on the logits of a head was f")
 
 
 def _word_terms(model: Any) -> Finding:

@@ -110,6 +110,17 @@ def test_a_layer_that_cannot_be_run_alone_is_named_though_others_can() -> None:
     assert str(size).startswith("2 layers, 4 heads, width 32"), "it had one layer, the one that could be read"
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_that_one_text_many_times_tells_nothing_of_tokens_is_said(same: bool) -> None:
+    """All heads were praised for attending by position."""
+    ids = planted.ids(1).repeat(8, 1) if same else planted.ids(8)
+    found = inspect(planted.previous_token(), ids=ids, control=False)
+    for name in ("logits.layers", "logits.heads", "survival", "heads.positional"):
+        assert found[name].verdict.endswith("what positions do.") == same, name
+    assert found["heads.positional"].light == ("info" if same else "good")
+    assert str(found.facts["size"]).startswith("1 layer, 2 heads, width 64")
+
+
 @pytest.mark.parametrize(
     ("reason", "said"),
     [("its attention is in blocks", "its attention is in blocks"), ("", "no self-attention was seen")],

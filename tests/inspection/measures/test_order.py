@@ -214,6 +214,23 @@ def test_models_that_have_no_next_token() -> None:
     assert verdict.startswith("It is the decoder of an encoder-decoder"), "it does write from left to right"
 
 
+def test_texts_of_one_token_each_have_one_order_and_say_nothing_of_the_model() -> None:
+    """Of any model it was told that it ignores order."""
+    same = torch.arange(40)[:, None].repeat(1, planted.LENGTH)
+    found = planted.answer("cause.loss", Subject.of(_bigram("bigram")), _text(same))
+    assert found.light == "skip" and found.verdict.endswith("are all the same, so that they have only one order.")
+
+
+def test_a_language_model_whose_tokens_see_no_other_is_one_all_the_same() -> None:
+    """It was called no language model."""
+    subject, recorded = planted.subject_of(planted.alone("decoder"))
+    heads = [planted.heads_of(recorded)]
+    assert "nats" in planted.answer("cause.loss", subject, recorded, head_statistics=heads).verdict
+    subject, recorded = planted.subject_of(planted.alone())
+    heads = [planted.heads_of(recorded)]
+    assert "no next token" in planted.answer("cause.loss", subject, recorded, head_statistics=heads).verdict
+
+
 def _misleading() -> torch.Tensor:
     """Texts of one token each but for the last before every prediction: the others predict it."""
     ids = (torch.arange(40)[:, None] + 20).repeat(1, planted.LENGTH)

@@ -12,9 +12,8 @@ from clockhands.findings import Finding
 from clockhands.inspection.measures.survival import (
     _describe_share,
     _draw_splits,
-    _estimate_position_share,
-    _jackknife_position_share,
     _probe_positions,
+    estimate_position_share,
     probe_layers,
 )
 from clockhands.inspection.reading.capture import capture
@@ -102,7 +101,7 @@ def _draw(texts: float, positions: float, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize(("texts", "positions", "share"), [(0.0, 0.0, 0.0), (3.0, 0.0, 0.0), (3.0, 3.0, 9 / 19)])
 def test_texts_with_means_of_their_own_are_no_position(texts: float, positions: float, share: float) -> None:
     """A one-way analysis put what the texts have of their own into the noise: −0.12 on average with texts of 3."""
-    shares = torch.tensor([_estimate_position_share(_draw(texts, positions, seed)) for seed in range(200)])
+    shares = torch.tensor([estimate_position_share(_draw(texts, positions, seed))[0] for seed in range(200)])
     error = float(shares.std()) / len(shares) ** 0.5
     assert float(shares.mean()) == pytest.approx(share, abs=0.05 if share else 4 * error)
     assert share or error < 0.002
@@ -110,21 +109,21 @@ def test_texts_with_means_of_their_own_are_no_position(texts: float, positions: 
 
 def test_the_same_states_at_every_text_are_all_position() -> None:
     states = torch.randn(1, TOKENS, WIDTH, generator=torch.Generator().manual_seed(0)).expand(TEXTS, -1, -1)
-    assert _estimate_position_share(states) == pytest.approx(1.0)
-    assert _jackknife_position_share(states) == pytest.approx((1.0, 1.0))
+    assert estimate_position_share(states)[0] == pytest.approx(1.0)
+    assert estimate_position_share(states)[1] == pytest.approx((1.0, 1.0))
 
 
 def test_two_texts_have_no_interval_and_three_have_one() -> None:
-    assert _jackknife_position_share(_draw(0.0, 1.0, 0)[:2]) is None
-    low, high = _jackknife_position_share(_draw(0.0, 1.0, 0)[:3]) or (0.0, 0.0)
-    assert low < _estimate_position_share(_draw(0.0, 1.0, 0)[:3]) < high
+    assert estimate_position_share(_draw(0.0, 1.0, 0)[:2])[1] is None
+    low, high = estimate_position_share(_draw(0.0, 1.0, 0)[:3])[1] or (0.0, 0.0)
+    assert low < estimate_position_share(_draw(0.0, 1.0, 0)[:3])[0] < high
 
 
 def test_the_interval_is_the_jackknife_by_hand() -> None:
     states = _draw(2.0, 1.0, 3)
-    without = torch.tensor([_estimate_position_share(torch.cat([states[:n], states[n + 1 :]])) for n in range(TEXTS)])
+    without = torch.tensor([estimate_position_share(torch.cat([states[:n], states[n + 1 :]]))[0] for n in range(TEXTS)])
     error = float(((TEXTS - 1) / TEXTS * (without - without.mean()).square().sum()).sqrt())
-    low, high = _jackknife_position_share(states) or (0.0, 0.0)
+    low, high = estimate_position_share(states)[1] or (0.0, 0.0)
     assert (high - low) / 2 == pytest.approx(2.3646 * error, rel=1e-3), "t with 7 degrees of freedom"
 
 

@@ -16,8 +16,7 @@ from matplotlib import colormaps
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.figures import draw
-from clockhands.report.figures.heatmap import choose_text_colour
-from clockhands.report.figures.mark_kinds import KINDS
+from clockhands.report.figures.mark_kinds import KINDS, choose_text_colour
 from clockhands.report.figures.palette import DARK, DIVERGING, FAINT, GRID, PAPER, SEQUENTIAL, SERIES
 from tests.report.contrast import contrast, parse_colour
 from tests.report.demo import demo

@@ -8,7 +8,7 @@ import torch
 from page_slots import share_scores
 
 from clockhands.inspection.estimators.matrix_statistics import compute_participation
-from clockhands.inspection.measures.loudness import compute_channel_moves
+from clockhands.inspection.measures.loudness import STILL
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
 
@@ -46,13 +46,14 @@ def measure_by_channel() -> Numbers:
     """
     values: Numbers = {}
     for length in (50, 512):
-        moves = compute_channel_moves(make_rows(WIDTH, length), torch.ones(WIDTH))
-        without = compute_channel_moves(make_rows(WIDTH, length), torch.full((WIDTH,), 1 / WIDTH))
-        values[f"move, first quarter {length}"] = moves.average_part(0, 1 / 4)
-        values[f"move, last quarter {length}"] = moves.average_part(3 / 4, 1)
-        values[f"largest move {length}"] = float(moves.varying_D.max())
-        values[f"largest move without {length}"] = float(without.varying_D.max())
-        values[f"moved by less than a tenth without {length}"] = without.num_still
+        # In standard deviations of the tokens: 1 in every channel, and 1/√d without the factor.
+        moves = make_rows(WIDTH, length).double().std(0, correction=0)
+        without, quarter = moves * WIDTH**0.5, WIDTH // 4
+        values[f"move, first quarter {length}"] = float(moves[:quarter].square().mean().sqrt())
+        values[f"move, last quarter {length}"] = float(moves[-quarter:].square().mean().sqrt())
+        values[f"largest move {length}"] = float(moves.max())
+        values[f"largest move without {length}"] = float(without.max())
+        values[f"moved by less than a tenth without {length}"] = int((without < STILL).sum())
         variance_D = make_rows(WIDTH, length).var(0, correction=0)
         values[f"first half {length}"] = 100 * float(variance_D[: WIDTH // 2].sum() / variance_D.sum())
         values[f"still channels {length}"] = int((variance_D.sqrt() < 0.1).sum())

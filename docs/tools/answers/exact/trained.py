@@ -18,7 +18,7 @@ from clockhands.inspection.estimators.matrix_statistics import (
     compute_random_participation,
 )
 from clockhands.inspection.measures.directions import POSITION_PART, find_subspace, measure_mixed_share
-from clockhands.inspection.measures.loudness import measure_channel_moves, measure_levels
+from clockhands.inspection.measures.loudness import STILL, measure_channel_moves, measure_levels
 from clockhands.shapes import Tensor
 from exact.added import Numbers
 
@@ -92,9 +92,9 @@ def _measure_rows(subject: Subject, recorded: Capture) -> Numbers:
         "largest entry of a position": float(positions.abs().max()),
         "length of a word's row": levels.token_length,
         "length of a position's row": levels.position_length,
-        "move of a channel, median": float(moves.varying_D.median()),
-        "move of a channel, largest": float(moves.varying_D.max()),
-        "channels that hardly move": moves.num_still,
+        "move of a channel, median": float(moves.median()),
+        "move of a channel, largest": float(moves.max()),
+        "channels that hardly move": int((moves < STILL).sum()),
         "filled by positions": compute_participation(positions),
         "filled by random rows": compute_random_participation(len(positions), positions.shape[1]),
         "filled by words": compute_participation(words),

@@ -1,117 +1,205 @@
 """Clock hands of a table of positions: what rotates at constant speed from its first row to its last.
 
-Hands of computed sinusoids are read from their columns. Else a frequency is judged by its *agreement*: its amplitudes
-in all channels, fitted to the first three quarters of the rows and again to the last, must be the same complex numbers.
-Power proves nothing, for any two columns of a smooth table look like a slow circle. In noise the two ends agree only
-because half of the rows are in both; how well it agrees at best is seen in surrogates, tables with the spectrum of what
-the hands leave and random phases (Theiler et al. 1992).
+Sinusoids of several frequencies are fitted to the rows together: the amplitudes are solved for at every step, and the
+frequencies moved by Gauss-Newton (variable projection, Golub & Pereyra 1973). Each is judged by its *agreement*: its
+amplitudes in all channels, fitted to the first three quarters of the rows and again to the last, must be the same
+complex numbers. Power proves nothing, for any two columns of a smooth table look like a slow circle. In noise the two
+ends agree only because half of the rows are in both; how well it agrees at best is seen in surrogates, tables with the
+spectrum of what the hands leave and random phases (Theiler et al. 1992).
 
 Rows are counted from the middle of the table, and a frequency is in radians per row.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from clockhands.inspection.estimators.matrix_statistics import fit_line
-from clockhands.inspection.estimators.waves import (
-    END_PART,
-    LEAST_SEPARATION,
-    LEAST_TURNS,
-    PATIENCE,
-    Array,
-    WaveModel,
-    find_peak,
-    fit_waves,
-    make_times,
-    make_trend,
-    make_waves,
-    measure_agreement,
-    measure_surrogates,
-    refine_frequencies,
-)
-from clockhands.shapes import Float, Tensor
+from clockhands.inspection.estimators.matrix_statistics import list_pairings
 
-STEEP_TURNS = 2.98
-"""Beside a steep trend a line must turn three times within the table: two turns cannot be told from the trend."""
+Array: TypeAlias = NDArray[np.float64]
+"""Real numbers in float64; the docstrings name the axes."""
+
+LEAST_TURNS, STEEP_TURNS = 1.98, 2.98
+"""A line must turn twice within the table, less the accuracy of 1 % that is asked of its period; three times beside a
+steep trend, from which two turns cannot be told."""
+STEEP_SHARE, STEEP_ROWS, DECAY_RATES = 0.3, 32, (4.0, 12.0, 36.0)
+"""The share of its variance and the rows from which a table's trend is fitted with decays exp(−r · row / rows) too."""
 LEAST_AGREEMENT, LEAST_SHARE, LEAST_ROUNDNESS = 0.85, 1e-4, 1 / 3
 """The least agreement, share of the variance and roundness (short axis of the orbit over the long one) of a hand."""
-MOST_LINES, MOST_COMPONENTS = 48, 128
-"""Lines that are fitted to a table, and principal components that are kept of it, at most."""
-STEEP_SHARE, STEEP_ROWS = 0.3, 32
-"""From this share of its variance, and this number of rows, the trend of a table is fitted with decays too."""
+END_PART = 0.75
+"""The part of the rows in each of the two ends whose amplitudes are compared: the first rows and the last."""
+LEAST_SEPARATION = 0.5
+"""Turns within the table by which two lines must differ to be fitted together."""
 SAME_HAND_TURNS, SAME_HAND_SPEED = 3.0, 0.15
 """Neighbouring lines in one plane are one hand if they differ by so many turns, or this part of the speed, at most."""
+MOST_LINES, MOST_COMPONENTS = 48, 128
+"""Lines that are fitted to a table, and principal components that are kept of it, at most."""
+SURROGATES, PATIENCE = 120, 8
+"""Surrogates that are drawn, and lines that are looked for in each."""
 
 
-@dataclass(frozen=True)
-class ExactHands:
-    """The pairs of columns that turn in equal steps: tokens per turn, and the two columns of each.
+def make_times(count: int) -> Array:
+    """Return the numbers of ``count`` rows, counted from the middle of the table: [count]."""
+    return np.arange(count, dtype=np.float64) - (count - 1) / 2
 
-    ``zero_pairs`` counts the pairs that are zero throughout, ``resting_pairs`` those that are the same in every row.
+
+def make_trend(count: int, half_waves: int = 2, *, steep: bool = False) -> Array:
+    """Return the columns of what a table may hold besides lines: a constant, half waves and a straight line.
+
+    ``steep`` adds decays, which come near to any trend that flattens along the table, such as a logarithm; half waves
+    alone leave much of it, which would look like slow lines.
+    """
+    fraction = (np.arange(count) + 0.5) / count
+    decays = np.exp(-np.outer(fraction, DECAY_RATES if steep else ()))
+    return np.column_stack([*(np.cos(np.pi * j * fraction) for j in range(half_waves + 1)), fraction, decays])
+
+
+def make_waves(times: Array, frequencies: Array) -> Array:
+    """Return cosine and sine of every frequency at every time: [times, 2F], the two of one frequency side by side."""
+    angle = np.outer(times, frequencies)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=2).reshape(len(times), -1)
+
+
+class WaveFit:
+    """A least-squares fit of F sinusoids and a trend [N, columns] to ``rows`` [N, D].
+
+    ``amplitudes`` [2F, D] hold for each of the ``frequencies`` [F] one row for the cosine and one for the sine.
+    ``residual`` [N, D] is what the fit leaves, ``left`` the sum of its squares.
     """
 
-    periods: tuple[float, ...] = ()
-    pairs: tuple[tuple[int, int], ...] = ()
-    zero_pairs: int = 0
-    resting_pairs: int = 0
+    def __init__(self, rows: Array, frequencies: Array, trend: Array) -> None:
+        self.rows, self.frequencies, self.trend = rows, frequencies, trend
+        # With X = QR the fit is QQᵀ rows, and the amplitudes solve R a = Qᵀ rows.
+        waves = make_waves(make_times(len(rows)), frequencies)
+        self.basis, upper = np.linalg.qr(np.concatenate([trend, waves], axis=1))
+        coordinates = self.basis.T @ rows
+        self.amplitudes = np.linalg.lstsq(upper, coordinates, rcond=1e-8)[0][trend.shape[1] :]
+        self.residual = rows - self.basis @ coordinates
+        self.left = float((self.residual**2).sum())
+
+    def linearise(self) -> tuple[Array, Array]:
+        """Return the normal matrix [F, F] and the right side [F] of Gauss-Newton, the amplitudes solved for."""
+        count, times = len(self.frequencies), make_times(len(self.residual))
+        angle = np.outer(times, self.frequencies)
+        # ∂/∂ω of a cos ωt + b sin ωt is t (−a sin ωt + b cos ωt).
+        slopes = (np.stack([-np.sin(angle), np.cos(angle)], axis=2) * times[:, None, None]).reshape(len(times), -1)
+        gradient = ((slopes.T @ self.residual) * self.amplitudes).reshape(count, -1).sum(1)
+        # What the amplitudes could take up at once is no change of a frequency (Kaufman 1975).
+        slopes -= self.basis @ (self.basis.T @ slopes)
+        products = (slopes.T @ slopes) * (self.amplitudes @ self.amplitudes.T)
+        return products.reshape(count, 2, count, 2).sum((1, 3)), gradient
+
+    def compute_standard_errors(self) -> Array:
+        """Return the standard error [F] of each frequency, in radians per row; it holds for a white residual."""
+        if not len(self.frequencies):
+            return np.zeros(0)
+        degrees = self.residual.shape[1] * max(len(self.residual) - self.basis.shape[1], 1)
+        inverse = np.linalg.pinv(self.linearise()[0], hermitian=True)
+        return np.asarray(np.sqrt(np.maximum(np.diag(inverse), 0) * self.left / degrees), dtype=np.float64)
+
+    def refine(self, steps: int) -> WaveFit:
+        """Move all frequencies together to where the least is left of the rows, by damped Gauss-Newton.
+
+        There are at most so many ``steps``; one in which the residual falls by less than 1e-9 of itself is the last.
+        """
+        fit, damping, longest_step = self, 1e-3, np.pi / 2 / len(self.rows)
+        for _ in range(steps):
+            normal, gradient = fit.linearise()
+            better = None
+            while better is None and damping < 1e2:
+                damped = normal + np.diag(damping * np.diag(normal) + 1e-300)
+                step = np.linalg.lstsq(damped, gradient, rcond=None)[0]
+                moved = fit.frequencies + np.clip(step, -longest_step, longest_step)
+                if moved.min() > 0 and moved.max() < np.pi:
+                    trial = WaveFit(self.rows, moved, self.trend)
+                    better = trial if trial.left < fit.left else None
+                damping *= 10
+            if better is None:
+                break
+            gain, fit, damping = 1 - better.left / fit.left, better, max(damping / 100, 1e-6)
+            if gain < 1e-9:
+                break
+        return fit
+
+    @property
+    def is_inseparable(self) -> bool:
+        """Whether two frequencies are so close that their amplitudes cannot be told apart."""
+        gaps = np.diff(np.sort(self.frequencies)) * len(self.residual)
+        return bool((gaps < LEAST_SEPARATION * 2 * np.pi).any())
 
 
-def list_pairings(width: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return the two ways in which sine and cosine are paired: neighbours (Vaswani et al. 2017), or half the width."""
-    half = width // 2
-    return [(2 * i, 2 * i + 1) for i in range(half)], [(i, i + half) for i in range(half)]
+def compute_periodogram(rows: Array, padding: int) -> tuple[Array, Array]:
+    """Return a grid of turns per row and the power there, summed over channels, of rows padded ``padding`` times."""
+    length = 1 << int(np.ceil(np.log2(padding * len(rows))))
+    power = (np.abs(np.fft.rfft(rows, length, axis=0)) ** 2).sum(1)
+    return np.arange(len(power)) / length, power
 
 
-def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
-    """Read the hands of a table of computed sinusoids; none unless every pair that is not at rest is a hand.
+def find_peak(residual: Array, excluded: Array) -> tuple[float, float]:
+    """Find the highest peak of the periodogram of rows [N, D], ``LEAST_SEPARATION`` from the ``excluded`` frequencies.
 
-    No spectrum is searched, so that hands are read too that need many more rows for a turn than the table has.
+    Returns its frequency, and its height over the median of the periodogram; (0, 0) where nothing is left.
     """
-    for pairs in () if rows_ND.shape[1] % 2 else list_pairings(rows_ND.shape[1]):
-        zero = [pair for pair in pairs if not bool(rows_ND[:, pair].any())]
-        resting = [pair for pair in pairs if pair not in zero and torch.equal(*rows_ND[:, pair].aminmax(dim=0))]
-        rotating = [pair for pair in pairs if pair not in (*zero, *resting)]
-        periods = [period for pair in rotating if (period := _read_period(rows_ND[:, pair])) is not None]
-        if rotating and len(periods) == len(rotating):
-            return ExactHands(tuple(periods), tuple(rotating), len(zero), len(resting))
-    return ExactHands()
+    count = len(residual)
+    turns_per_row, power = compute_periodogram(residual, 8)  # so that the peak lies close to a grid point
+    free = (turns_per_row >= 1 / count) & (turns_per_row <= 0.5 - 0.5 / count)
+    for center in excluded / (2 * np.pi):
+        free &= np.abs(turns_per_row - center) > LEAST_SEPARATION / count
+    if not free.any() or not power[free].any():
+        return 0.0, 0.0
+    peak = int(np.where(free, power, -1).argmax())
+    return 2 * np.pi * float(turns_per_row[peak]), float(power[peak] / max(np.median(power[free]), 1e-300))
 
 
-def _read_period(orbit_N2: Float[Tensor, "N two"]) -> float | None:
-    """Return the tokens per turn of a point that rotates around zero in equal steps; None for any other.
+def measure_agreement(rows: Array, frequencies: Array, *, steep: bool = False) -> Array:
+    """Measure how well the amplitudes of each line agree between the first and the last three quarters of the rows.
 
-    Its distance from zero varies by less than 0.1 %, and its angle is a straight line with R² above 0.9999.
+    The agreement [F] is 2 Re⟨c₁, c₂⟩ / (|c₁|² + |c₂|²) over the channels, where c₁ and c₂ are the complex amplitudes
+    fitted to the two ends with all lines together: 1 only if size and phase are the same in every channel.
     """
-    radius = orbit_N2.norm(dim=-1)
-    if float(radius.std()) >= 1e-3 * float(radius.mean()):
-        return None
-    angle = torch.atan2(orbit_N2[:, 1], orbit_N2[:, 0])
-    # The short way round, from −π to π: a hand of fewer than two rows a turn would be seen to turn backwards.
-    steps = torch.remainder(angle.diff() + math.pi, 2 * math.pi) - math.pi
-    slope, r2 = fit_line(torch.cat([angle[:1], angle[0] + steps.cumsum(0)]))
-    return 2 * math.pi / abs(slope) if r2 > 0.9999 and slope != 0 else None
+    count, times = len(rows), make_times(len(rows))
+    length = round(END_PART * count)
+    decays, amplitudes = make_trend(count, steep=steep)[:, 4:], []
+    for end in (slice(0, length), slice(count - length, count)):
+        trend = np.concatenate([make_trend(length, 1), decays[end]], axis=1)
+        basis = np.concatenate([trend, make_waves(times[end], frequencies)], axis=1)
+        solution = np.linalg.lstsq(basis, rows[end], rcond=1e-6)[0][trend.shape[1] :]
+        amplitudes.append(solution.reshape(len(frequencies), -1))
+    first, last = amplitudes
+    return 2 * (first * last).sum(1) / np.maximum((first**2 + last**2).sum(1), 1e-300)
+
+
+def measure_surrogates(noise: Array, *, steep: bool = False) -> Iterator[Array]:
+    """Yield how well the best lines agree of tables with the spectrum of ``noise`` [N, C] and random phases."""
+    rng, spectrum = np.random.default_rng(0), np.fft.rfft(noise, axis=0)
+    trend = np.linalg.qr(make_trend(len(noise), steep=steep))[0]
+    for _ in range(SURROGATES):
+        # The same power at every frequency, and nothing that holds together from row to row.
+        phases = np.exp(2j * np.pi * rng.random(spectrum.shape))
+        rows = np.fft.irfft(spectrum * phases, len(noise), axis=0)
+        rows = rows - trend @ (trend.T @ rows)
+        turns_per_row, power = compute_periodogram(rows, 2)
+        power[(turns_per_row < LEAST_TURNS / len(rows)) | (turns_per_row > 0.5 - 0.5 / len(rows))] = 0
+        strongest: list[float] = []
+        for _ in range(min(PATIENCE, max(1, len(rows) // 16))):
+            strongest.append(float(turns_per_row[int(power.argmax())]))
+            power[np.abs(turns_per_row - strongest[-1]) < 1 / len(rows)] = 0
+        yield measure_agreement(rows, 2 * np.pi * np.array(strongest), steep=steep)
 
 
 @dataclass(frozen=True)
 class SpectralLine:
-    """One frequency of a table: a pair of vectors across its channels, and how well they hold along the rows.
+    """One frequency of a table, in radians per row, with its standard ``error``, and how well it holds along the rows.
 
-    Attributes:
-        frequency: in radians per row; of a line with ``parts`` their mean speed.
-        plane_2D: the amplitudes of cosine and sine in each of the D channels, for rows counted from the middle.
-        share: of the table's variance.
-        agreement: between the first and the last three quarters of the rows.
-        roundness: the short axis of the orbit over its long axis: 1 for a circle, 0 for a straight line.
-        error: the standard error of the frequency, in radians per row.
-        columns: the channels, two or more, that hold this line and nothing else; None where it lies across channels.
-        parts: neighbouring lines in one plane that make up one hand whose speed or size varies.
+    ``plane_2D`` are the amplitudes of cosine and sine in each of D channels. ``share`` is that of the table's variance,
+    ``roundness`` the short axis of the orbit over its long one. ``columns`` hold this line and nothing else; None where
+    it lies across channels. ``parts`` are neighbouring lines in one plane that make up one hand whose speed or size
+    varies; ``frequency`` is then their mean speed.
     """
 
     frequency: float
@@ -135,24 +223,20 @@ class SpectralLine:
 
     def compute_rows(self, count: int) -> Array:
         """Compute what the line adds to each of ``count`` rows: [count, D]."""
-        if self.parts:
-            return np.asarray(sum(part.compute_rows(count) for part in self.parts), dtype=np.float64)
-        return np.asarray(make_waves(make_times(count), np.array([self.frequency])) @ self.plane_2D, dtype=np.float64)
+        times = make_times(count)
+        added = [make_waves(times, np.array([line.frequency])) @ line.plane_2D for line in self.parts or (self,)]
+        return np.asarray(sum(added), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class TableLines:
     """The lines of a table, the fastest first, and what they were compared with.
 
-    Attributes:
-        rotating: lines whose orbit is round enough to be a clock hand.
-        oscillating: lines whose orbit is flat.
-        needed: the agreement that a line had to exceed.
-        best_other: the best agreement of a line that did not exceed it; 0 if there was none.
-        by_chance: the mean number of lines of a surrogate that agree by more than ``LEAST_AGREEMENT``.
-        surrogates: how many surrogates were drawn; 0 where the lines leave no noise.
-        best_surrogate: the best agreement of a line in any of them.
-        least_turns: how often a line across columns had to turn within the table, in whole turns.
+    The orbits of ``rotating`` lines are round enough for a clock hand, those of ``oscillating`` ones are flat.
+    ``needed`` is the agreement that a line had to exceed, ``best_other`` the best of one that did not (0: there was
+    none). Of ``surrogates`` tables without hands (0 where the lines leave no noise) ``best_surrogate`` is the best
+    agreement of a line, ``by_chance`` the mean number of lines above ``LEAST_AGREEMENT``. ``least_turns`` is how often
+    a line across columns had to turn.
     """
 
     rotating: tuple[SpectralLine, ...] = ()
@@ -165,34 +249,29 @@ class TableLines:
     least_turns: int = round(LEAST_TURNS)
 
 
-NO_LINES = TableLines()
-"""What is found in a table that holds nothing to look at."""
-
-
 def find_lines(table: Array) -> TableLines:
     """Find what rotates at constant speed all along the rows [N, D] of a table.
 
-    Pairs of columns that hold one line each come first. In the rest, where channels may be mixed in any way, the rows
-    are whitened by one autoregressive coefficient, and the highest peak of the summed periodogram is added to a model
-    whose frequencies are all refined together (variable projection, Golub & Pereyra 1973), and so on.
+    Pairs of columns that hold one line each come first, then the rest, where channels may be mixed in any way.
     """
     rows = table - table.mean(0)
     variance = float((rows**2).mean(0).sum())
     if variance <= 1e-18 * float((table**2).mean(0).sum()):
-        return NO_LINES
-    own = max(([*_fit_pairs(rows, pairs, variance)] for pairs in list_pairings(rows.shape[1])), key=len)
+        return TableLines()
+    own = max((fit_pairs(rows, pairs, variance) for pairs in list_pairings(rows.shape[1])), key=len)
     rest = rows - sum((line.compute_rows(len(rows)) for line in own), np.zeros_like(rows))
     mixed = _find_mixed(rest - rest.mean(0), variance)
     rotating: list[SpectralLine] = []
     for line in sorted(own, key=lambda line: -line.frequency):
-        _join(rotating, line, 1e-3 * line.frequency)
+        join(rotating, line, 1e-3 * line.frequency)
     for line in mixed.rotating:
-        _join(rotating, line, LEAST_SEPARATION * 2 * np.pi / len(rows))
+        join(rotating, line, LEAST_SEPARATION * 2 * np.pi / len(rows))
     return replace(mixed, rotating=tuple(sorted(rotating, key=lambda line: -line.frequency)))
 
 
-def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], variance: float) -> Iterator[SpectralLine]:
-    """Yield the line of each pair of columns that is one circle and little else, however close their speeds are."""
+def fit_pairs(rows: Array, pairs: Sequence[tuple[int, int]], variance: float) -> list[SpectralLine]:
+    """Return the line of each pair of columns that is one circle and little else, however close their speeds are."""
+    lines = []
     for pair in pairs:
         columns = rows[:, pair]
         squares = float((columns**2).sum())
@@ -201,14 +280,15 @@ def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], variance: float) -> It
         peak = np.array([find_peak(columns, np.zeros(0))[0]])
         if ((make_waves(make_times(len(rows)), peak).T @ columns) ** 2).sum() < 0.3 * squares * len(rows):
             continue
-        model = refine_frequencies(columns, peak, np.ones((len(rows), 1)), steps=8)
+        fit = WaveFit(columns, peak, np.ones((len(rows), 1))).refine(steps=8)
         plane_2D = np.zeros((2, rows.shape[1]))
-        plane_2D[:, pair] = model.amplitudes
-        agreement = float(measure_agreement(columns, model.frequencies)[0])
-        line = _make_line(model.frequencies[0], plane_2D, variance, agreement, model.compute_standard_errors()[0], pair)
-        is_alone = line.roundness > 0.8 and float((model.residual**2).sum()) < 0.05 * squares
+        plane_2D[:, pair] = fit.amplitudes
+        agreement = float(measure_agreement(columns, fit.frequencies)[0])
+        line = _make_line(fit.frequencies[0], plane_2D, variance, agreement, fit.compute_standard_errors()[0], pair)
+        is_alone = line.roundness > 0.8 and fit.left < 0.05 * squares
         if is_alone and agreement > LEAST_AGREEMENT and line.frequency >= LEAST_TURNS * 2 * np.pi / len(rows):
-            yield line
+            lines.append(line)
+    return lines
 
 
 def _make_line(
@@ -222,7 +302,7 @@ def _make_line(
     return SpectralLine(float(frequency), plane_2D, share, float(agreement), roundness, float(error), columns)
 
 
-def _join(lines: list[SpectralLine], line: SpectralLine, within: float) -> None:
+def join(lines: list[SpectralLine], line: SpectralLine, within: float) -> None:
     """Add a line; it is joined with one in columns of its own whose frequency is nearer than ``within``.
 
     Pairs of columns at one speed are one hand, whose agreement and roundness are the least of theirs. Two columns of a
@@ -241,29 +321,36 @@ def _join(lines: list[SpectralLine], line: SpectralLine, within: float) -> None:
     lines.append(line)
 
 
+def project_on_components(rows: Array) -> tuple[Array, Array]:
+    """Return rows [N, D] in their leading principal components, at most ``MOST_COMPONENTS``, and these: [C, D]."""
+    u, s, vt = np.linalg.svd(rows, full_matrices=False)
+    count = max(1, min(MOST_COMPONENTS, int((s > 1e-9 * s[0]).sum())))
+    return u[:, :count] * s[:count], vt[:count]
+
+
 def _find_mixed(rows: Array, variance: float) -> TableLines:
     """Find lines that lie across channels; ``variance`` is that of the whole table."""
     if float((rows**2).sum()) <= 1e-12 * variance * len(rows):
-        return NO_LINES
+        return TableLines()
     before, after = rows[:-1], rows[1:]
     # Burg's coefficient φ, for all channels together; its filter x_t − φ x_(t−1) whitens them.
     past = 2 * float((before * after).sum()) / max(float((before**2).sum() + (after**2).sum()), 1e-300)
-    whitened, components = _project_on_components(after - past * before)
+    whitened, components = project_on_components(after - past * before)
     trend = np.linalg.qr(make_trend(len(rows)))[0]
     steep = len(rows) >= STEEP_ROWS and bool(((trend.T @ rows) ** 2).sum() > STEEP_SHARE * (rows**2).sum())
-    model, least_turns = _search(whitened, steep), STEEP_TURNS if steep else LEAST_TURNS
-    agreements = measure_agreement(whitened, model.frequencies, steep=steep) if len(model.frequencies) else np.zeros(0)
+    fit, least_turns = _search(whitened, steep), STEEP_TURNS if steep else LEAST_TURNS
+    agreements = measure_agreement(whitened, fit.frequencies, steep=steep) if len(fit.frequencies) else np.zeros(0)
     lines = []
-    for index, (frequency, error) in enumerate(zip(model.frequencies, model.compute_standard_errors(), strict=True)):
-        cosine, sine = model.amplitudes[2 * index : 2 * index + 2]
+    for index, (frequency, error) in enumerate(zip(fit.frequencies, fit.compute_standard_errors(), strict=True)):
+        cosine, sine = fit.amplitudes[2 * index : 2 * index + 2]
         # A wave of amplitude c leaves the filter with c (1 − φ e^(−iω)), half a row later.
         amplitude = (cosine - 1j * sine) / (1 - past * np.exp(-1j * frequency)) * np.exp(-0.5j * frequency)
         plane_2D = np.stack([amplitude.real, -amplitude.imag]) @ components
         line = _make_line(frequency, plane_2D, variance, agreements[index], error)
         if line.frequency >= least_turns * 2 * np.pi / len(rows) and line.share >= LEAST_SHARE:
             lines.append(line)
-    leaves_noise = float((model.residual**2).sum()) > 1e-12 * float((whitened**2).sum())
-    noise = _project_on_components(model.residual)[0]
+    leaves_noise = fit.left > 1e-12 * float((whitened**2).sum())
+    noise = project_on_components(fit.residual)[0]
     surrogates = [*measure_surrogates(noise, steep=steep)] if leaves_noise else []
     # A line must agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case.
     best = max((float(agreements.max()) for agreements in surrogates), default=0.0)
@@ -282,42 +369,30 @@ def _find_mixed(rows: Array, variance: float) -> TableLines:
     )
 
 
-def _project_on_components(rows: Array) -> tuple[Array, Array]:
-    """Return rows [N, D] in their leading principal components, at most ``MOST_COMPONENTS``, and these: [C, D]."""
-    u, s, vt = np.linalg.svd(rows, full_matrices=False)
-    count = max(1, min(MOST_COMPONENTS, int((s > 1e-9 * s[0]).sum())))
-    return u[:, :count] * s[:count], vt[:count]
+def _search(rows: Array, steep: bool) -> WaveFit:
+    """Add the highest peak of what is left to a fit whose frequencies are all refined together, and so on.
 
-
-def _search(rows: Array, steep: bool) -> WaveModel:
-    """Add lines to a model one by one, until ``PATIENCE`` of them did not agree with themselves.
-
-    A line counts half there if it stands out of the noise or cannot be fitted beside the others.
+    It ends when ``PATIENCE`` lines did not agree with themselves. One counts half there if it stands out of the noise
+    or cannot be fitted beside the others.
     """
     trend = make_trend(len(rows), steep=steep)
-    model = fit_waves(rows, np.zeros(0), trend)
+    fit = WaveFit(rows, np.zeros(0), trend)
     # So many that each end of the table has at least twice as many rows as the fit has columns.
     most = min(MOST_LINES, int((END_PART * len(rows) / 2 - trend.shape[1]) / 2))
     total, failures, rejected = float((rows**2).sum()), 0.0, np.zeros(0)
-    while len(model.frequencies) < most and failures < PATIENCE:
-        frequency, height = find_peak(model.residual, np.append(model.frequencies, rejected))
-        if height == 0 or float((model.residual**2).sum()) < 1e-12 * total:
+    while len(fit.frequencies) < most and failures < PATIENCE:
+        frequency, height = find_peak(fit.residual, np.append(fit.frequencies, rejected))
+        if height == 0 or fit.left < 1e-12 * total:
             break
-        extended = refine_frequencies(rows, np.append(model.frequencies, frequency), trend, steps=2)
-        if _are_inseparable(extended):
+        extended = WaveFit(rows, np.append(fit.frequencies, frequency), trend).refine(steps=2)
+        if extended.is_inseparable:
             rejected, failures = np.append(rejected, frequency), failures + 0.5
             continue
-        model = extended
-        if measure_agreement(rows, model.frequencies, steep=steep)[-1] < LEAST_AGREEMENT:
+        fit = extended
+        if measure_agreement(rows, fit.frequencies, steep=steep)[-1] < LEAST_AGREEMENT:
             failures += 1 if height < 3 else 0.5
-    final = refine_frequencies(rows, model.frequencies, trend, steps=15) if len(model.frequencies) else model
-    return model if _are_inseparable(final) else final
-
-
-def _are_inseparable(model: WaveModel) -> bool:
-    """Tell whether two frequencies are so close that their amplitudes cannot be told apart."""
-    gaps = np.diff(np.sort(model.frequencies)) * len(model.residual)
-    return bool((gaps < LEAST_SEPARATION * 2 * np.pi).any())
+    final = fit.refine(steps=15) if len(fit.frequencies) else fit
+    return fit if final.is_inseparable else final
 
 
 def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine]:

@@ -65,9 +65,9 @@ def bound_exactly(interval: tuple[float, float], share: float, num_texts: int) -
     return (bound, 1.0) if share >= 1 else (0.0, 1 - bound)
 
 
-def compute_t_factor(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's t: half a 95 % interval in standard errors."""
-    return float(stdtrit(degrees, 0.975))
+def compute_t_factor(degrees: int, tests: int = 1) -> float:
+    """Return half a 95 % interval in standard errors, by Student's t; as one of ``tests`` intervals (Bonferroni)."""
+    return float(stdtrit(degrees, 1 - 0.025 / tests))
 
 
 def estimate_mean_interval(values_N: Float[Tensor, " N"]) -> tuple[float, float]:

@@ -15,9 +15,8 @@ from clockhands.inspection.measures.order import MeanOrder, NextToken, TokenOrde
 from clockhands.inspection.measures.recovery import Recovery
 from clockhands.inspection.measures.repeated_text import RepeatedText
 from clockhands.inspection.measures.rotation import RotationFrequencies
-from clockhands.inspection.measures.sentence import SentenceAttention, SentenceSwap
+from clockhands.inspection.measures.sentence import SentenceAttention, SentenceSwap, SwappedWords
 from clockhands.inspection.measures.survival import StateShare, Survival
-from clockhands.inspection.measures.swapped_words import SwappedWords
 from clockhands.inspection.measures.table_hands import TableHands
 from clockhands.inspection.measures.table_rows import TableSimilarity, TableStep
 

@@ -99,6 +99,7 @@ class Directions(Measure):
         )
         if math.isnan(low):
             return self.skip("Nearly all of the text is one token, so that an interval of its directions is not known.")
+        low, high = max(low, 0.0), min(high, 1.0)
         z = (overlap - mean) / spread
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
         light, comment = _judge(z, low <= mean <= high)

@@ -6,7 +6,6 @@ In names of tensors ``N`` are texts, ``g`` groups of texts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,7 +27,7 @@ from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOW
 from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.capture import BATCH, Capture
-from clockhands.inspection.reading.head_statistics import MAX_OFFSET, SAME_TOKEN, PositionSums
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, SAME_TOKEN, HeadStatistics, PositionSums
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
@@ -173,30 +172,6 @@ class HeadsDistance(Measure):
         which = "No layer attends" if not near else f"Layer {near[0]} attends"
         if len(near) > 1:
             which = f"Layers {join_words(near)} attend"
-        figures = []
-        for index in range(0, len(layers), max(1, -(-len(layers) // MOST_PANELS))):
-            layer = layers[index]
-            allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
-            # The most local head is the one with the most attention at one offset that half of the queries have.
-            most_local = int(layer.favourite_share_H.argmax())
-            most = format_percent(float(layer.favourite_share_H[most_local]))
-            columns = {
-                "mean over heads": layer.attention_by_offset_HJ.mean(0)[allowed],
-                "most local head": layer.attention_by_offset_HJ[most_local][allowed],
-                "uniform": layer.uniform_by_offset_J[allowed],
-            }
-            figures.append(
-                draw_columns(
-                    "line",
-                    torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed],
-                    columns,
-                    main="mean over heads",
-                    reference=("uniform",),
-                    panel=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
-                    xlabel="key position − query position",
-                    ylabel="share of attention",
-                )
-            )
         return self.make_finding(
             f"Layer {nearest + 1} attends nearest, at a median over heads of {medians[nearest]:.{places}f} tokens "
             f"(95 % interval {low:.{places}f} to {high:.{places}f}); uniform attention there would be {uniform:.1f} "
@@ -213,8 +188,37 @@ class HeadsDistance(Measure):
                     for head, distance in enumerate(layer.distance_H, 1)
                 ],
             ),
-            figure=put_together(figures, columns=2, title="Attention by distance of the key"),
+            figure=_draw_distances(layers),
         )
+
+
+def _draw_distances(layers: Sequence[HeadStatistics]) -> Figure:
+    """Draw attention by offset in at most ``MOST_PANELS`` layers: the mean over heads, and the most local head."""
+    figures = []
+    for index in range(0, len(layers), max(1, -(-len(layers) // MOST_PANELS))):
+        layer = layers[index]
+        allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
+        # The most local head is the one with the most attention at one offset that half of the queries have.
+        most_local = int(layer.favourite_share_H.argmax())
+        most = format_percent(float(layer.favourite_share_H[most_local]))
+        columns = {
+            "mean over heads": layer.attention_by_offset_HJ.mean(0)[allowed],
+            "most local head": layer.attention_by_offset_HJ[most_local][allowed],
+            "uniform": layer.uniform_by_offset_J[allowed],
+        }
+        figures.append(
+            draw_columns(
+                "line",
+                torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed],
+                columns,
+                main="mean over heads",
+                reference=("uniform",),
+                panel=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
+                xlabel="key position − query position",
+                ylabel="share of attention",
+            )
+        )
+    return put_together(figures, columns=2, title="Attention by distance of the key")
 
 
 def _bootstrap_median(distance_NH: Float[Tensor, "N H"]) -> tuple[float, float]:
@@ -226,26 +230,13 @@ MOST_APART = 2
 """A source position is near a target position if their numbers differ by at most this."""
 
 
-@dataclass(frozen=True)
-class _CrossStatistics:
-    """The heads of one cross-attention layer over all texts.
+def _read_cross_attention(subject: Subject, capture: Capture) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Run a decoder over all texts, and count the cross-attention of its ordinary tokens.
 
-    Attributes:
-        by_position_H: the share of the variance of attention, around uniform attention, that the pair of positions
-            explains alone.
-        without_gH: the same without each group of texts.
-        near_H: the attention to source positions near the target's own number.
-        near_uniform: the same of uniform attention.
+    Returns [L, H] the share of the variance of attention, around uniform attention, that the pair of positions explains
+    alone; [L, g, H] the same without each group of texts; [L, H] the attention to source positions near the target's
+    own number; [L] the same of uniform attention.
     """
-
-    by_position_H: Float[Tensor, " H"]
-    without_gH: Float[Tensor, "g H"]
-    near_H: Float[Tensor, " H"]
-    near_uniform: float
-
-
-def _read_cross_attention(subject: Subject, capture: Capture) -> list[_CrossStatistics]:
-    """Run a decoder over all texts and return the statistics of every cross-attention layer, at ordinary tokens."""
     ordinary_T = capture.ordinary_T
     # Of each layer the sums over texts of attention less uniform attention, of attention and of uniform attention.
     sums: dict[object, list[Any]] = {module: [PositionSums(), 0.0, 0.0] for module in capture.cross_modules}
@@ -269,8 +260,9 @@ def _read_cross_attention(subject: Subject, capture: Capture) -> list[_CrossStat
         near_TS = (ordinary_T.nonzero() - torch.arange(weights_HTS.shape[-1])).abs() <= MOST_APART
         count = position_sums.num_texts * weights_HTS.shape[-2]
         near_H, near_uniform = ((summed * near_TS).sum((-1, -2)) / count for summed in (weights_HTS, uniform_1TS))
-        layers.append(_CrossStatistics(shares_H, without_gH, near_H, float(near_uniform.mean())))
-    return layers
+        layers.append((shares_H, without_gH, near_H, near_uniform.mean()))
+    shares_LH, without_LgH, near_LH, uniform_L = map(torch.stack, zip(*layers, strict=True))
+    return shares_LH, without_LgH, near_LH, uniform_L
 
 
 class CrossAttentionByPosition(Measure):
@@ -312,14 +304,28 @@ class CrossAttentionByPosition(Measure):
         if not reading.capture.cross_modules:
             reason = reading.capture.unread_reason or "no cross-attention over the source was seen"
             return self.skip(f"Not measured: {reason}.")
-        layers, fresh = reading.with_control(lambda either: _read_cross_attention(either.subject, either.capture))
-        shares_LH = torch.stack([layer.by_position_H for layer in layers])
-        value = float(shares_LH.mean())
-        untrained = float(torch.stack([layer.by_position_H for layer in fresh]).mean()) if fresh else None
-        without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
-        low, high = compute_jackknife_interval(value, without_g)
+        (shares_LH, without_LgH, near_LH, uniform_L), fresh = reading.with_control(
+            lambda either: _read_cross_attention(either.subject, either.capture)
+        )
+        value, untrained = float(shares_LH.mean()), float(fresh[0].mean()) if fresh else None
+        low, high = compute_jackknife_interval(value, without_LgH.mean((0, 2)))
+        shown, numbers = format_estimate(value, low, high)
+        numbers += describe_untrained(untrained)
+        verdict = (
+            "No effect of positions alone on the attention over the source was found: they explain "
+            f"{shown} of its variance ({numbers})."
+        )
+        if low > 0:
+            index, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
+            verdict = (
+                f"Positions alone explain {shown} of the variance of the attention over the source, on average over "
+                f"heads ({numbers}); most in layer {index + 1} head {head + 1} "
+                f"({format_percent(float(shares_LH.max()))}), which puts {format_percent(float(near_LH[index, head]))} "
+                f"of its attention within {MOST_APART} positions of the target's own number (uniform attention "
+                f"{format_percent(float(uniform_L[index]))})."
+            )
         return self.make_finding(
-            _describe(value, (low, high), untrained, layers),
+            verdict,
             value,
             untrained=untrained,
             unit=SHARE,
@@ -327,32 +333,10 @@ class CrossAttentionByPosition(Measure):
             table=Table.of(  # saved tables keep these names, in which a position is a place
                 ("layer", "head", "by place", f"attention within {MOST_APART} places", "uniform"),
                 [
-                    (index + 1, head + 1, share, layer.near_H[head], layer.near_uniform)
-                    for index, layer in enumerate(layers)
-                    for head, share in enumerate(layer.by_position_H)
+                    (layer, head, shares_LH[layer - 1, head - 1], near_LH[layer - 1, head - 1], uniform_L[layer - 1])
+                    for layer in range(1, len(shares_LH) + 1)
+                    for head in range(1, shares_LH.shape[1] + 1)
                 ],
             ),
             figure=draw_head_grid(shares_LH, "Share of cross-attention explained by position"),
         )
-
-
-def _describe(
-    value: float, interval: tuple[float, float], untrained: float | None, layers: Sequence[_CrossStatistics]
-) -> str:
-    """Say how much positions alone explain, where the interval lies above zero, and of which head most."""
-    shown, numbers = format_estimate(value, *interval)
-    numbers += describe_untrained(untrained)
-    if interval[0] <= 0:
-        return (
-            "No effect of positions alone on the attention over the source was found: they explain "
-            f"{shown} of its variance ({numbers})."
-        )
-    shares_LH = torch.stack([layer.by_position_H for layer in layers])
-    index, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
-    most, near = format_percent(float(shares_LH.max())), format_percent(float(layers[index].near_H[head]))
-    return (
-        f"Positions alone explain {shown} of the variance of the attention over the source, on average over heads "
-        f"({numbers}); most in layer {index + 1} head {head + 1} ({most}), which puts {near} of its attention within "
-        f"{MOST_APART} positions of the target's own number (uniform attention "
-        f"{format_percent(layers[index].near_uniform)})."
-    )

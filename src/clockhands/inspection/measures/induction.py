@@ -86,10 +86,11 @@ class Induction(Measure):
     heading = LAYERS_HEADING
     rests_on = MASKED_WINDOWS
     reads_attention = True
+    makes_texts = True
 
     def run(self, reading: Reading) -> Finding:
         """Score every head; the value is the number of heads that do induction."""
-        if not reading.influence.causal:
+        if not reading.reads_left_to_right:
             return self.skip(
                 "It does not read from left to right alone, so that no token has only earlier ones to see."
             )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Table, draw_columns, join_words
-from clockhands.inspection.estimators.intervals import bootstrap_ratio
+from clockhands.inspection.estimators.intervals import bootstrap_ratio, compute_t_factor
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
 from clockhands.inspection.number_format import describe_untrained, format_estimate, format_percent
 from clockhands.inspection.reading.layer import Layer
@@ -42,8 +42,9 @@ SPLIT_METHOD = (
     "as CoPE and DAPE do, what the content changes of all that is added). μ and pos come from the other half of the "
     "texts, so that a model without position scores 0 and not about 1/N with N texts. The share of a term is cov(term, "
     "logit) / var(logit) after centring each query's logits over its keys, which softmax cannot see; shares sum "
-    "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Untrained: "
-    "fresh weights."
+    "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled; what "
+    "content and position add is taken twice, since a text counts in the means of the other half too. Untrained: fresh "
+    "weights."
 )
 """How both measures split the logits, for their ``method``."""
 SPLIT_SOURCE = (
@@ -205,8 +206,9 @@ class LogitHeads(Measure):
     question = "Which heads have logits that depend on position?"
     references = ("untrained",)
     method = SPLIT_METHOD + (
-        " The interval is that of the one head that is named, as if it had been chosen before. How many heads attend "
-        "by position is counted on their attention, and there alone; a head that follows the token at one "
+        " The interval is that of the one head that is named, as if it had been chosen before. An effect is told where "
+        "it would lie above zero even if it were as wide as it must be for one of so many heads (Bonferroni). How many "
+        "heads attend by position is counted on their attention, and there alone; a head that follows the token at one "
         "position is not named."
     )
     source = SPLIT_SOURCE
@@ -224,13 +226,16 @@ class LogitHeads(Measure):
                 ranked_LH[at] = -torch.inf
         layer, head = divmod(int(ranked_LH.argmax()), shares_LH.shape[1])
         value, split = float(shares_LH[layer, head]), splits[layer]
-        low, high = bootstrap_ratio(split.cov_NHt[:, head, _POSITION_ALONE].sum(-1), split.var_NH[:, head])
+        low, high = compute_group_interval(split, *POSITIONAL, head=head)
         untrained = None if untrained_LH is None else float(untrained_LH.max())
         term_shares = split.compute_head_shares()
         share, numbers = format_estimate(value, low, high)
         if untrained is not None:
             numbers += f"; the largest untrained {format_percent(untrained)}"
-        none = "" if low > 0 else "No effect of position alone on the logits of a head was found. "
+        # The largest of so many heads lies above zero by chance: its interval counts as one of them (Bonferroni).
+        wider = compute_t_factor(len(split.var_NH) - 1, shares_LH.numel()) / 1.96
+        found = value - wider * (value - low) > 0
+        none = "" if found else "No effect of position alone on the logits of a head was found. "
         return self.make_finding(
             f"{none}The share of position alone in the variance of its logits is largest in layer {layer + 1} head "
             f"{head + 1}, {share} ({numbers}); the median head has "

@@ -44,9 +44,7 @@ class Levels:
     *Length* is the mean length of the rows as they are added, the factor of the embedding in them. *Variation* is how
     far rows lie from their mean, which all share: the root of ``token`` and ``position``, mean squared lengths of
     centred rows. ``constant`` is the squared length of what every token of every text is given alike: both means and a
-    segment vector. A slow hand of a clock is long and hardly varies.
-
-    ``token_N`` is the part ``token`` text by text, from which the interval is computed.
+    segment vector. A slow hand of a clock is long and hardly varies. ``token_N`` is the part ``token`` text by text.
     """
 
     token: float
@@ -97,11 +95,16 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
     added_tokens = tables.tokens_VD[ids].double()
     added_positions = tables.positions_ND[: capture.length][capture.measured_T].double()
-    tokens, positions = (_centre_channels(tables, rows) for rows in (added_tokens, added_positions))
+    # Norms centre that have no "rms" in the names of their classes, except T5's, and no model with that adds a table.
+    centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
+    tokens, positions, segment = (
+        rows - rows.mean(-1, keepdim=True) if centres else rows
+        for rows in (added_tokens, added_positions, tables.segment_D.double())
+    )
     frequencies = torch.bincount(index_NT.flatten(), minlength=len(ids)).double() / index_NT.numel()
     token_mean, position_mean = frequencies @ tokens, positions.mean(0)
     token_N = (tokens - token_mean).square().sum(-1)[index_NT].mean(1)
-    constant = _centre_channels(tables, tables.segment_D.double()) + token_mean + position_mean
+    constant = segment + token_mean + position_mean
     return Levels(
         token=float(token_N.mean()),
         position=float((positions - position_mean).square().sum(-1).mean()),
@@ -110,15 +113,6 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
         token_length=float(frequencies @ added_tokens.norm(dim=-1)),
         position_length=float(added_positions.norm(dim=-1).mean()),
     )
-
-
-def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
-    """Subtract from each vector its mean over the channels, where a layer norm follows that does so too.
-
-    Norms that do not have "rms" in the names of their classes, except T5's, and no model with T5's norm adds a table.
-    """
-    centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
-    return rows - rows.mean(-1, keepdim=True) if centres else rows
 
 
 class Loudness(Measure):
@@ -159,7 +153,9 @@ class Loudness(Measure):
             f"({interval}{describe_untrained(untrained_share)}): {comment}."
         )
         verdict += _describe_factor(tables, trained, untrained)
-        outliers = _find_outlier_rows(tables)
+        norms = tables.positions_ND.double().norm(dim=-1)
+        median = norms.quantile(0.5)
+        outliers = torch.nonzero((norms > 3 * median) | (norms < median / 3)).flatten().tolist()
         if outliers:
             numbers = ", ".join(map(str, outliers[:MOST_NAMED])) + (" …" if len(outliers) > MOST_NAMED else "")
             longer = "over three times as long as the median row or under a third of it"
@@ -172,7 +168,7 @@ class Loudness(Measure):
             interval=(low, high),
             light=light,
             table=_make_table(tables, trained, untrained),
-            figure=_draw_figure(tables, outliers, trained, untrained),
+            figure=_draw_figure(norms, outliers, trained, untrained),
             details={"length": trained.length, "variation": trained.variation, "scale": tables.scale},
         )
 
@@ -210,13 +206,6 @@ def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) 
     )
 
 
-def _find_outlier_rows(tables: Tables) -> list[int]:
-    """Return the positions whose row is more than three times as long as the median row, or shorter than a third."""
-    lengths = tables.positions_ND.double().norm(dim=-1)
-    median = lengths.quantile(0.5)
-    return torch.nonzero((lengths > 3 * median) | (lengths < median / 3)).flatten().tolist()
-
-
 def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Table:
     """List lengths and variations of tokens and positions, the constant, and the length without the factor."""
     columns = (
@@ -236,7 +225,7 @@ def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Ta
     return Table.of(columns, rows)
 
 
-def _draw_figure(tables: Tables, outliers: list[int], trained: Levels, untrained: Levels | None) -> Figure:
+def _draw_figure(norms: Tensor, outliers: list[int], trained: Levels, untrained: Levels | None) -> Figure:
     """Draw the three shares as bars, and the length of every position row."""
     shares = draw_columns(
         "bars",
@@ -249,7 +238,6 @@ def _draw_figure(tables: Tables, outliers: list[int], trained: Levels, untrained
         panel="Share of the input",
         ylabel="share of squared length",
     )
-    norms = tables.positions_ND.double().norm(dim=-1)
     lengths = [make_mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if outliers:
         lengths.append(make_mark("points", outliers, norms[outliers], label="outliers"))
@@ -269,44 +257,15 @@ STILL = 0.1
 """A channel that positions move by less than this share of the tokens' spread hardly moves."""
 
 
-@dataclass(frozen=True)
-class _ChannelMoves:
-    """By how much positions move each channel: their standard deviation over that of the tokens there.
-
-    The mean over positions, which every token gets alike, is no part of it.
-    """
-
-    varying_D: Float[Tensor, " D"]
-
-    @property
-    def num_still(self) -> int:
-        """The number of channels that hardly move."""
-        return int((self.varying_D < STILL).sum())
-
-    def average_part(self, start: float, end: float) -> float:
-        """Return the root mean square of the varying move over the channels from one share of them to another."""
-        width = len(self.varying_D)
-        return float(self.varying_D[round(start * width) : round(end * width)].square().mean().sqrt())
-
-
-def compute_channel_moves(positions_TD: Float[Tensor, "T D"], token_variance_D: Float[Tensor, " D"]) -> _ChannelMoves:
-    """Return how far position vectors move each channel, in units of the tokens' standard deviation there.
-
-    Raises ValueError where tokens do not vary in some channel, as where positions have channels of their own.
-    """
-    if not bool((token_variance_D > 0).all()):
-        raise ValueError("tokens do not vary in every channel, so that a move has nothing to be compared with")
-    return _ChannelMoves(positions_TD.double().std(0, correction=0) / token_variance_D.double().sqrt())
-
-
-def measure_channel_moves(tables: Tables, capture: Capture) -> _ChannelMoves | None:
-    """Return how far the positions in use move each channel of the tokens of a text; None where some do not vary.
+def measure_channel_moves(tables: Tables, capture: Capture) -> Float[Tensor, " D"] | None:
+    """Return how far the positions in use move each channel: their standard deviation over that of the tokens there.
 
     Tokens count as often as they occur; special tokens and position 0 are left out. Both are taken as they are added,
-    before a norm.
+    before a norm. None where tokens do not vary in some channel, as where positions have channels of their own.
     """
     tokens = tables.tokens_VD[capture.ids_NT[:, capture.measured_T].flatten()].double()
     variance_D = tokens.var(0, correction=0)
     if bool((variance_D <= 1e-12 * variance_D.max()).any()):
         return None
-    return compute_channel_moves(tables.positions_ND[: capture.length][capture.measured_T], variance_D)
+    positions_TD = tables.positions_ND[: capture.length][capture.measured_T].double()
+    return positions_TD.std(0, correction=0) / variance_D.sqrt()

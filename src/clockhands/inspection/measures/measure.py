@@ -44,6 +44,7 @@ class Measure(ABC):
             ``Finding.basis``.
         by_hand: files of ``tests/inspection/by_hand`` that compute its figures again, in a few lines of plain PyTorch.
         reads_attention: whether it needs the attention layers; it is left out, with the reason, where none can be read.
+        makes_texts: whether it measures on texts that it makes itself.
     """
 
     name: ClassVar[str]
@@ -55,6 +56,7 @@ class Measure(ABC):
     rests_on: ClassVar[tuple[str, ...]] = ()
     by_hand: ClassVar[tuple[str, ...]] = ()
     reads_attention: ClassVar[bool] = False
+    makes_texts: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, reading: Reading) -> Finding:
@@ -66,14 +68,21 @@ class Measure(ABC):
             return
         if self.reads_attention and not reading.capture.layers:
             yield self.skip(f"Not measured: {reading.capture.unread_reason or 'no self-attention was seen'}.")
-        else:
-            finding, note = self.run(reading), ""
-            layers, blocks = len(reading.capture.layers), len(reading.capture.hidden) - 1
-            if self.reads_attention and finding.light != "skip" and layers < blocks:
-                reason = f" ({reading.capture.unread_reason})" if reading.capture.unread_reason else ""
-                note = f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read"
-                note += f"{reason}."
-            yield replace(finding, verdict=finding.verdict + note)
+            return
+        finding, capture = self.run(reading), reading.capture
+        if finding.light == "skip":
+            yield finding
+            return
+        note, layers, blocks = "", len(capture.layers), len(capture.hidden) - 1
+        if self.reads_attention and layers < blocks:
+            reason = f" ({capture.unread_reason})" if capture.unread_reason else ""
+            note = f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read"
+            note += f"{reason}."
+        measures_windows = self.heading in (ATTENTION_HEADING, LAYERS_HEADING) and not self.makes_texts
+        if measures_windows and bool((capture.ids_NT == capture.ids_NT[:1]).all()):
+            note += " All windows have the same tokens: what tokens do cannot be told here from what positions do."
+            finding = replace(finding, light="info" if finding.light == "good" else finding.light)
+        yield replace(finding, verdict=finding.verdict + note)
 
     def make_finding(
         self, verdict: str, value: Number | None, *, untrained: Number | None = None, **fields: Any

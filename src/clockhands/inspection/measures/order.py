@@ -226,8 +226,11 @@ class NextToken(Measure):
             return self.skip(
                 "It is the decoder of an encoder-decoder: only the next tokens of language models are predicted."
             )
-        if not reading.influence.causal:
+        if not reading.reads_left_to_right:
             return self.skip("It is not a language model that writes from left to right: it has no next token.")
+        prefixes_NT = capture.ids_NT[:MOST_TEXTS, capture.ordinary_T]
+        if bool((prefixes_NT == prefixes_NT[:, :1]).all()):
+            return self.skip("The tokens of each text are all the same, so that they have only one order.")
         losses = _compute_losses(subject, capture)
         if losses is None:
             return self.skip("The model came without its output layer, so that it predicts no token.")

@@ -36,16 +36,11 @@ NETWORKS = 3
 
 @dataclass(frozen=True)
 class _ProbeScores:
-    """What probes read back from the states after each layer, the embedding first.
+    """What probes read back from the states after each layer, the embedding first: shares, the means over the splits.
 
-    Attributes:
-        position_shares: for each layer the share of positions read back exactly, the mean over the splits.
-        position_intervals: the 95 % interval of each, cut at 0 and 1, and exact where every position of every text is
-            read back, or none.
-        token_shares: for each layer the share of tokens read back, the mean over the splits.
-        permuted_share: the share of positions read back after the last layer by a probe that was fitted on texts whose
-            states are in random order.
-        cross_validation: the splits: the texts fitted on and those held out.
+    ``position_intervals`` are 95 % intervals, cut at 0 and 1, and exact where every position of every text is read
+    back, or none. ``permuted_share`` is that of positions after the last layer, by a probe that was fitted on texts
+    whose states are in random order.
     """
 
     position_shares: list[float]
@@ -268,61 +263,39 @@ def _describe_without_residuals(
     return f"{start} {unsure} {format_percent(chance)})."
 
 
-def _estimate_position_share(states_NTD: Float[Tensor, "N T D"]) -> float:
+def estimate_position_share(states_NTD: Float[Tensor, "N T D"]) -> tuple[float, tuple[float, float] | None]:
     """Estimate the share of the variance of states that is due to position, without the bias of chance.
 
     The model is state = mean + text + position + interaction, and the share (SS_position − (T−1)·MS_interaction) /
     SS_total. Its numerator is 0 on average where position adds nothing, whatever the means of the texts are, which are
-    an effect of their own. Needs N ≥ 2 texts of T positions; returns 0 for states that are all equal.
+    an effect of their own. Needs N ≥ 2 texts of T positions; the share is 0 for states that are all equal.
 
-    Source: the analysis of variance of Song & Zhong 2023 with its bias removed.
+    Returns the share and its 95 % interval, Student's t over the shares without each text (Tukey 1958); None for two
+    texts. Source: the analysis of variance of Song & Zhong 2023 with its bias removed.
     """
-    states = _centre(states_NTD)
-    sums = (states.sum(0), states.sum(1).square().sum(), states.square().sum())
-    return _compute_share(len(states), *sums)
-
-
-def _centre(states_NTD: Tensor) -> Tensor:
-    """Subtract the mean of all states, so that sums of squares do not cancel; in float64."""
-    return states_NTD.double() - states_NTD.double().mean((0, 1))
-
-
-def _compute_share(num_texts: int, sum_TD: Tensor, text_squares: Tensor, squares: Tensor) -> float:
-    """Compute the share from sums over the texts: of states, of the squared sum of each text, and of squares."""
-    length = len(sum_TD)
-    mean_squares = float(sum_TD.sum(0).square().sum()) / (num_texts * length)
-    total = float(squares) - mean_squares
-    position = float(sum_TD.square().sum()) / num_texts - mean_squares
-    text = float(text_squares) / length - mean_squares
-    # (T−1) times the mean square of the interaction, which has (T−1)(N−1) degrees of freedom
-    chance = (total - position - text) / (num_texts - 1)
-    return (position - chance) / max(total, 1e-30)
-
-
-def _jackknife_position_share(states_NTD: Float[Tensor, "N T D"]) -> tuple[float, float] | None:
-    """Return the 95 % interval of ``_estimate_position_share``: Student's t over the shares without each text.
-
-    None for fewer than three texts, since a share needs two. Source: Tukey 1958.
-    """
-    if len(states_NTD) < 3:
-        return None
-    states = _centre(states_NTD)
+    # Less the mean of all states, so that sums of squares do not cancel.
+    states = states_NTD.double() - states_NTD.double().mean((0, 1))
     sum_TD, text_squares_N, squares_N = states.sum(0), states.sum(1).square().sum(-1), states.square().sum((1, 2))
-    shares = [
-        _compute_share(len(states) - 1, sum_TD - text_TD, text_squares_N.sum() - text_square, squares_N.sum() - square)
+
+    def compute(texts: int, sum_TD: Tensor, text_squares: Tensor, squares: Tensor) -> float:
+        length = len(sum_TD)
+        mean_squares = float(sum_TD.sum(0).square().sum()) / (texts * length)
+        total = float(squares) - mean_squares
+        position = float(sum_TD.square().sum()) / texts - mean_squares
+        text = float(text_squares) / length - mean_squares
+        # (T−1) times the mean square of the interaction, which has (T−1)(N−1) degrees of freedom
+        chance = (total - position - text) / (texts - 1)
+        return (position - chance) / max(total, 1e-30)
+
+    count = len(states)
+    share = compute(count, sum_TD, text_squares_N.sum(), squares_N.sum())
+    if count < 3:
+        return share, None
+    without = [
+        compute(count - 1, sum_TD - text_TD, text_squares_N.sum() - text_square, squares_N.sum() - square)
         for text_TD, text_square, square in zip(states, text_squares_N, squares_N, strict=True)
     ]
-    return compute_jackknife_interval(_estimate_position_share(states), torch.tensor(shares, dtype=torch.float64))
-
-
-def _compute_stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
-    """Return Σσ² / σ₁² of the mean state of each position, centred: how many directions these means use.
-
-    σ are the singular values. Source: the stable rank of Rudelson & Vershynin 2007.
-    """
-    position_TD = states_NTD.double().mean(0)
-    values = torch.linalg.svdvals(position_TD - position_TD.mean(0)).square()
-    return float(values.sum() / values[0].clamp_min(1e-30))
+    return share, compute_jackknife_interval(share, torch.tensor(without, dtype=torch.float64))
 
 
 class StateShare(Measure):
@@ -345,12 +318,19 @@ class StateShare(Measure):
         """Measure the states after every layer; the value is the share after the last."""
         capture = reading.capture
 
-        def measure(either: Reading) -> list[float]:  # a layer at a time, since the states may lie on the disk
-            return [_estimate_position_share(hidden[:, either.capture.measured_T]) for hidden in either.capture.hidden]
+        def measure(either: Reading) -> list[tuple[float, tuple[float, float] | None]]:
+            # A layer at a time, since the states may lie on the disk.
+            return [estimate_position_share(hidden[:, either.capture.measured_T]) for hidden in either.capture.hidden]
 
-        shares, untrained = reading.with_control(measure)
-        ranks = [_compute_stable_rank(hidden[:, capture.measured_T]) for hidden in capture.hidden]
-        interval = _jackknife_position_share(capture.hidden[-1][:, capture.measured_T])
+        estimates, of_control = reading.with_control(measure)
+        shares, interval = [share for share, _ in estimates], estimates[-1][1]
+        untrained = [share for share, _ in of_control] if of_control else None
+        # Σσ² / σ₁² of the mean state of each position: how many directions they use (Rudelson & Vershynin 2007).
+        ranks = []
+        for hidden in capture.hidden:
+            mean_TD = hidden[:, capture.measured_T].double().mean(0)
+            squares = torch.linalg.svdvals(mean_TD - mean_TD.mean(0)).square()
+            ranks.append(float(squares.sum() / squares[0].clamp_min(1e-30)))
         return self.make_finding(
             _describe_share(shares, interval, untrained),
             shares[-1],

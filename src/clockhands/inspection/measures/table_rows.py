@@ -1,10 +1,14 @@
-"""The rows of the position table at the input: how similar they are, and whether a step along them is one map."""
+"""The rows of the position table at the input: how similar they are, and whether a step along them is one map.
+
+In names of tensors ``N`` are rows of the table, ``s`` the stretches of rows that are left out, ``k`` components.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import spearmanr
 
 from clockhands.findings import (
     SHARE,
@@ -18,35 +22,139 @@ from clockhands.findings import (
 )
 from clockhands.inspection.estimators.intervals import compute_central_range, estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2, count_leading
-from clockhands.inspection.estimators.step_errors import (
-    MULTIPLE,
-    ROTATION,
-    SAME_MAP_ERROR,
-    STANDING_STILL,
-    StepErrors,
-    measure_step,
-)
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.number_format import format_decimal, format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
+STRETCHES = 8
+"""Stretches of neighbouring rows, each of which is left out once."""
+RANDOM_SPLITS = 5
+"""Random splits of the rows, where the studies compare tables."""
+MOST_COMPONENTS = 64
+"""Principal components in which the maps are fitted."""
+SAME_MAP_ERROR = 0.1
+"""The held-out error, relative to the squared length, below which a step is said to be the same map everywhere."""
+LINEAR, ROTATION, STANDING_STILL, MULTIPLE = range(4)
+"""The columns of ``StepErrors.by_stretch_s4``: two maps, the best affine one and the best orthogonal one (a rotation
+that may include a reflection) with a translation, and two references, the row itself and its best multiple."""
+
+
+@dataclass(frozen=True)
+class StepErrors:
+    """Held-out errors of four predictions of the row ``step`` positions later, for each stretch that was left out.
+
+    ``by_stretch_s4`` are mean squared errors over the mean squared length, in the columns ``LINEAR``, ``ROTATION``,
+    ``STANDING_STILL`` and ``MULTIPLE``.
+    """
+
+    step: int
+    by_stretch_s4: Float[Tensor, "s four"]
+
+    @property
+    def means(self) -> list[float]:
+        """The mean errors over the stretches, in the order of the columns."""
+        return [float(column_s.mean()) for column_s in self.by_stretch_s4.T]
+
+    def estimate_gain(self, column: int) -> tuple[float, float]:
+        """Return the 95 % interval of how much smaller the error of a map is than that of a reference.
+
+        Of the intervals of the two references it is the one whose lower end is lower: where that is above zero, the map
+        beats both. ``column`` is ``LINEAR`` or ``ROTATION``.
+        """
+        errors = self.by_stretch_s4
+        return min(
+            estimate_mean_interval(errors[:, reference] - errors[:, column]) for reference in (STANDING_STILL, MULTIPLE)
+        )
+
+    @property
+    def reported_map(self) -> int:
+        """``ROTATION``, which says more; ``LINEAR`` where that is much better, or where it alone beats both references.
+
+        Much better: the error of the rotation is at least 0.02 more than twice that of the linear map.
+        """
+        means = self.means
+        is_close = means[ROTATION] < 2 * means[LINEAR] + 0.02
+        gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0
+        return ROTATION if is_close and gains else LINEAR
+
+    @property
+    def reported_error(self) -> float:
+        """Mean error of the reported map."""
+        return self.means[self.reported_map]
+
+    @property
+    def is_same_map(self) -> bool:
+        """Whether the reported map beats both references, and its error is below ``SAME_MAP_ERROR``."""
+        return self.estimate_gain(self.reported_map)[0] > 0 and self.reported_error < SAME_MAP_ERROR
+
+
+def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
+    """Measure how well row t + step is predicted from row t, on stretches of rows that are left out of the fit.
+
+    ``rows_ND`` is a table in float64 with at least four times as many rows as the ``step``.
+    """
+    source, target = rows_ND[:-step], rows_ND[step:]
+    errors = []
+    for held_out in torch.arange(len(source)).tensor_split(STRETCHES):
+        left_out = torch.zeros(len(rows_ND), dtype=torch.bool)
+        left_out[held_out[0] : held_out[-1] + step + 1] = True
+        # No row of a pair that is judged has a part in the fit.
+        fitted, rows = ~(left_out[:-step] | left_out[step:]), rows_ND[~left_out]
+        mean = rows.mean(0)
+        _, s, vt = torch.linalg.svd(rows - mean, full_matrices=False)
+        # The leading principal axes: more than a quarter of the rows would leave a map free to fit them all.
+        axes = vt[: max(1, min(count_leading(s.square(), 0.99), MOST_COMPONENTS, len(rows) // 4))].T
+        points = [(part - mean) @ axes for part in (source, target)]
+        # Errors are relative to the squared length of a row, as it is in these axes.
+        scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
+        predictions = _predict(points[0][fitted], points[1][fitted], points[0][held_out])
+        errors.append([float((guess - points[1][held_out]).square().sum(1).mean() / scale) for guess in predictions])
+    return StepErrors(step, torch.tensor(errors, dtype=torch.float64))
+
+
+def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ...]:
+    """Fit the four predictions, ``LINEAR`` to ``MULTIPLE``, to pairs of rows and apply them to the judged rows."""
+    source_mean, target_mean = source.mean(0), target.mean(0)
+    source, target, centred = source - source_mean, target - target_mean, judged - source_mean
+    linear = torch.linalg.lstsq(source, target, driver="gelsd").solution
+    u, _, vt = torch.linalg.svd(source.T @ target)  # orthogonal Procrustes: the best is u vᵀ, reflections included
+    # The best factor of a row is ⟨p_t, p_t+k⟩ / ⟨p_t, p_t⟩ over all of them.
+    multiple = (source * target).sum() / source.square().sum().clamp_min(1e-300)
+    return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
+
+
+def measure_random_split(rows_ND: Float[Tensor, "N D"]) -> tuple[float, float]:
+    """Return the errors of the best linear map and of the best rotation from each row to the next.
+
+    They are relative to the squared length of the rows held out, a quarter at random, in the leading principal
+    components (99 % of the variance, at most ten), and means over ``RANDOM_SPLITS`` splits. A rotation may include a
+    reflection. The studies compare these errors between schemes, so that no reference is needed; ``measure_step``
+    judges one table by itself.
+    """
+    u, s, _ = torch.linalg.svd(rows_ND - rows_ND.mean(0), full_matrices=False)
+    count = min(10, count_leading(s.square(), 0.99))
+    points_Nk = u[:, :count] * s[:count]
+    source, target = points_Nk[:-1], points_Nk[1:]
+    generator = torch.Generator().manual_seed(0)
+    linear = rotation = 0.0
+    square = float(points_Nk.square().sum(1).mean())
+    for _ in range(RANDOM_SPLITS):
+        order = torch.randperm(len(source), generator=generator)
+        fitted, held_out = order[len(order) // 4 :], order[: len(order) // 4]
+        scale = max(float(target[held_out].square().sum()), 1e-9 * square)
+        matrix = torch.linalg.lstsq(source[fitted], target[fitted]).solution
+        u, _, vt = torch.linalg.svd(source[fitted].T @ target[fitted])
+        linear += float((source[held_out] @ matrix - target[held_out]).square().sum() / scale)
+        rotation += float((source[held_out] @ (u @ vt) - target[held_out]).square().sum() / scale)
+    return linear / RANDOM_SPLITS, rotation / RANDOM_SPLITS
+
+
 DEFAULT_ROWS = 256
 """Rows that are read unless a measure asks for more: those of the positions that most texts reach."""
 FEWEST_ROWS = 16
 """Rows, besides row 0, that a table needs to be measured."""
-
-
-@dataclass(frozen=True)
-class PositionRows:
-    """N rows of a position table in float64, from that of position 1 on: as the model adds them, and centred.
-
-    ``centred_ND`` are the rows less their mean; ``added_ND`` are scaled as the model scales them before it adds them.
-    """
-
-    added_ND: Float[Tensor, "N D"]
-    centred_ND: Float[Tensor, "N D"]
 
 
 def compute_cosines(rows_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N N"]:
@@ -55,8 +163,11 @@ def compute_cosines(rows_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N N"]:
     return unit_ND @ unit_ND.T
 
 
-def read_rows(subject: Subject, most: int = DEFAULT_ROWS) -> PositionRows | str:
-    """Return at most ``most`` rows of the table at the input, or the reason why there is nothing to measure."""
+def read_rows(subject: Subject, most: int = DEFAULT_ROWS) -> Float[Tensor, "N D"] | str:
+    """Return at most ``most`` rows of the table at the input, from position 1 on; or why there is nothing to measure.
+
+    They are in float64, scaled as the model scales them before it adds them.
+    """
     tables = subject.read_tables()
     if tables is None:
         return subject.explain_missing_table("There is no position table at the input.")
@@ -64,11 +175,10 @@ def read_rows(subject: Subject, most: int = DEFAULT_ROWS) -> PositionRows | str:
     if count <= FEWEST_ROWS:
         size = "1 row" if count == 1 else f"{count} rows"
         return f"The position table has {size}; {FEWEST_ROWS + 1} are needed to measure this."
-    added_ND = tables.positions_ND[1 : most + 1].double()
-    centred_ND = added_ND - added_ND.mean(0)
-    if float(centred_ND.norm()) <= 1e-9 * float(added_ND.norm()):
+    rows_ND = tables.positions_ND[1 : most + 1].double()
+    if float((rows_ND - rows_ND.mean(0)).norm()) <= 1e-9 * float(rows_ND.norm()):
         return "All position rows are equal: this table does not tell one position from another."
-    return PositionRows(added_ND, centred_ND)
+    return rows_ND
 
 
 SHUFFLES = 20
@@ -99,16 +209,18 @@ class TableSimilarity(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is R² of the cosines given the distance."""
-        rows = read_rows(reading.subject)
-        if isinstance(rows, str):
-            return self.skip(rows)
-        cosines_NN = compute_cosines(rows.centred_ND)
-        generator = torch.Generator().manual_seed(0)
-        shuffles = [rows.centred_ND[torch.randperm(len(rows.centred_ND), generator=generator)] for _ in range(SHUFFLES)]
+        added_ND = read_rows(reading.subject)
+        if isinstance(added_ND, str):
+            return self.skip(added_ND)
+        rows_ND = added_ND - added_ND.mean(0)
+        cosines_NN, generator = compute_cosines(rows_ND), torch.Generator().manual_seed(0)
+        shuffles = (rows_ND[torch.randperm(len(rows_ND), generator=generator)] for _ in range(SHUFFLES))
         chance = torch.tensor([compute_toeplitz_r2(compute_cosines(shuffled)) for shuffled in shuffles])
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
-        monotonicity = _compute_monotonicity(mean_cosines_R)
+        half = mean_cosines_R[: max(2, len(mean_cosines_R) // 2)]
+        varies = float(half.max() - half.min()) >= 1e-9
+        monotonicity = float(spearmanr(range(len(half)), half).statistic) if varies else 0.0
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
@@ -137,7 +249,7 @@ class TableSimilarity(Measure):
         return self.make_finding(
             f"{explained} (rows shuffled {format_percent_range(low, high)}); neighbours have cosine {neighbours}, "
             f"and similarity {_describe_trend(monotonicity)} with distance up to half the length."
-            f"{_describe_rank(rows.centred_ND)}",
+            f"{_describe_rank(rows_ND)}{_describe_equal_rows(added_ND)}",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
@@ -160,26 +272,21 @@ def _describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
     return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
 
 
+def _describe_equal_rows(rows_ND: Float[Tensor, "N D"]) -> str:
+    """Say how many rows are the same as another one; empty where all differ."""
+    counts = rows_ND.unique(dim=0, return_counts=True)[1]
+    equal = int(counts[counts > 1].sum())
+    if not equal:
+        return ""
+    return f" {equal} of the {len(rows_ND)} rows are equal to another one: they do not tell these positions apart."
+
+
 def _describe_trend(correlation: float) -> str:
     """Say how similarity goes with distance, from their rank correlation."""
     if correlation < -0.9:
         return "falls steadily"
     trend = "falls on the whole" if correlation < -0.3 else "does not fall on the whole"
     return f"{trend} (ρ = {format_decimal(correlation)})"
-
-
-def _compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:
-    """Return the Spearman correlation of mean cosine and distance, up to half the length; −1 for a steady fall.
-
-    ``mean_cosines_R`` are the mean cosines at distances 1 to R. Source: Wang et al. 2021.
-    """
-    half = mean_cosines_R[: max(2, len(mean_cosines_R) // 2)]
-    if float(half.max() - half.min()) < 1e-9:
-        return 0.0
-    # Spearman's correlation is that of the ranks; equal values share the mean of theirs.
-    _, inverse, counts = half.unique(return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum(0) - (counts - 1) / 2)[inverse].double()
-    return float(torch.corrcoef(torch.stack([torch.arange(len(half)).double(), ranks]))[0, 1])
 
 
 def _compute_symmetry(cosines_NN: Float[Tensor, "N N"], reach: int = 16) -> float:
@@ -227,10 +334,11 @@ class TableStep(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the held-out error of a step by one."""
-        rows = read_rows(reading.subject)
-        if isinstance(rows, str):
-            return self.skip(rows)
-        errors = [measure_step(rows.centred_ND, k) for k in STEPS if 4 * k <= len(rows.centred_ND)]
+        added_ND = read_rows(reading.subject)
+        if isinstance(added_ND, str):
+            return self.skip(added_ND)
+        rows_ND = added_ND - added_ND.mean(0)
+        errors = [measure_step(rows_ND, k) for k in STEPS if 4 * k <= len(rows_ND)]
         first = errors[0]
         return self.make_finding(
             _describe(errors),

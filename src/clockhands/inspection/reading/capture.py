@@ -116,22 +116,16 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
         complete[computed.module] = complete.get(computed.module, True) and has_all_queries
 
     named = [module for module in model.modules() if "attention" in type(module).__name__.lower()]
-    unread_reason = ""
-    try:
-        with _hook(named, lambda module, args: entered.setdefault(type(module).__name__)), listen(model, note_shape):
-            run()
-    except CheckpointError as fault:
-        unread_reason = str(fault)
-        complete.clear()
-    if not complete and not entered and not unread_reason:
+    with _hook(named, lambda module, args: entered.setdefault(type(module).__name__)), listen(model, note_shape):
+        run()
+    if not complete and not entered:
         raise CheckpointError(
-            f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
-            "attention interface of transformers nor a softmax shows"
+            f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that no softmax "
+            "shows"
         )
     unread = {type(module).__name__ for module in complete if not complete[module]} if complete else set(entered)
-    if unread and not unread_reason:
-        unread_reason = _UNREAD.format(", ".join(sorted(unread)))
-    return [module for module in complete if complete[module]], unread_reason
+    reason = _UNREAD.format(", ".join(sorted(unread))) if unread else ""
+    return [module for module in complete if complete[module]], reason
 
 
 _UNREAD = "the attention of {} is not computed as logits of every token for every token"

@@ -215,9 +215,9 @@ class Layer:
     def scale(self) -> float:
         """The factor of q·k in the logits.
 
-        It is read with the attention, unless only the softmax was seen. Then the part of the logits that is quadratic
-        in the input is regressed on q·k: the logits of x and of -x have the same quadratic part and opposite linear
-        parts, and those of 0 are the constant part.
+        A model of this project tells it. Of others, whose softmax alone is seen, the part of the logits that is
+        quadratic in the input is regressed on q·k: the logits of x and of -x have the same quadratic part and opposite
+        linear parts, and those of 0 are the constant part.
         """
         x = self.inputs_NTD[: self.batch]
         plus = self.replay(x)
@@ -226,6 +226,9 @@ class Layer:
         minus, zero = self.replay(-x), self.replay(torch.zeros_like(x))
         quadratic = (plus.logits_BHST.double() + minus.logits_BHST.double()) / 2 - zero.logits_BHST.double()
         products = (plus.q_BHSK - zero.q_BHSK).double() @ (plus.k_BHTK - zero.k_BHTK).double().transpose(-1, -2)
+        whole = plus.q_BHSK.double() @ plus.k_BHTK.double().transpose(-1, -2)
+        if float(products.abs().max()) <= 1e-9 * float(whole.abs().max()):  # the queries or the keys are constant
+            quadratic, products = plus.logits_BHST.double(), whole
         quadratic, products = quadratic[plus.mask_BHST], products[plus.mask_BHST]
         return float((quadratic * products).sum() / products.square().sum().clamp_min(1e-30))
 

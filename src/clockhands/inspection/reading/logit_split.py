@@ -256,6 +256,7 @@ DISTANCE = "distance (curve and bias)"
 CONTENT = "content–content"
 PREFERRED_TOKENS = "preferred tokens (constant–content)"
 PREFERRED_POSITIONS = "preferred positions (constant–position)"
+TOKENS_CHOOSE = "tokens choose positions (data-dependent)"
 """Names of the groups that single measures ask for."""
 TERM_GROUPS: dict[str, tuple[str, ...]] = {
     "position–position": ("position–position",),
@@ -266,7 +267,7 @@ TERM_GROUPS: dict[str, tuple[str, ...]] = {
     "position–content": ("position–content",),
     PREFERRED_TOKENS: ("constant–content", "content–constant"),
     "content × distance": ("added, content",),
-    "tokens choose positions (data-dependent)": (DATA_DEPENDENT,),
+    TOKENS_CHOOSE: (DATA_DEPENDENT,),
 }
 """The terms of each group, by its name in figures; those that no token changes come first, and so stand together. Names
 are query–key: content–position is a query's content that attends to positions. Preferred tokens attract every query
@@ -291,7 +292,19 @@ def compute_positional_share(shares_t: Float[Tensor, " t"]) -> float:
     return sum(groups[name] for name in POSITIONAL)
 
 
-def compute_group_interval(split: LogitSplit, *groups: str) -> tuple[float, float]:
-    """Return the 95 % interval of the share that these ``TERM_GROUPS`` have of a layer's logits together."""
-    wanted = [TERMS.index(term) for name in groups for term in TERM_GROUPS[name]]
-    return bootstrap_ratio(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))
+def compute_group_interval(split: LogitSplit, *groups: str, head: int | None = None) -> tuple[float, float]:
+    """Return the 95 % interval of the share that these ``TERM_GROUPS`` have of the logits of a layer, or of one head.
+
+    A text counts twice in a term of content or position: in its own logits, and in the means by position with which the
+    logits of the other half are split. To first order both effects are equal, for the terms are bilinear. The texts are
+    drawn with these means held fixed, which shows one of the two, so that what such terms add is taken twice.
+    """
+    heads = slice(None) if head is None else slice(head, head + 1)
+    cov_Nt, var_N = split.cov_NHt[:, heads].sum(1), split.var_NH[:, heads].sum(1)
+    numerator_N = torch.zeros_like(var_N)
+    for name in groups:
+        cov_N = cov_Nt[:, [TERMS.index(term) for term in TERM_GROUPS[name]]].sum(1)
+        if name not in (DISTANCE, TOKENS_CHOOSE):
+            cov_N = 2 * cov_N - var_N * cov_N.sum() / var_N.sum().clamp_min(1e-30)
+        numerator_N = numerator_N + cov_N
+    return bootstrap_ratio(numerator_N, var_N)

@@ -14,7 +14,7 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums, Sink, find_sinks
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics, HeadSums, Sink, find_sinks
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.sentences import Sentence
@@ -144,6 +144,14 @@ class Reading:
         return _find_influence(
             subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS, subject.vocabulary_size
         )
+
+    @property
+    def reads_left_to_right(self) -> bool:
+        """Whether no token is influenced by a later one: where none is by any other, whether masks hide later ones."""
+        if self.influence.before or self.influence.after:
+            return self.influence.causal
+        later = [layer.uniform_by_offset_J[MAX_OFFSET + 1 :] for layer in self.head_statistics]
+        return bool(later) and not any(bool(attention.any()) for attention in later)
 
     @cached_property
     def sinks(self) -> dict[tuple[int, int], Sink]:
