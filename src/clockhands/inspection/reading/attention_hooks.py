@@ -126,7 +126,8 @@ def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: R
 
 def _read_tapped(attention: TappedAttention) -> ComputedAttention:
     """Return what entered a softmax with the weights that left it, the logits without a soft cap."""
-    module, logits, q, k = attention.module, attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
+    module: Any = attention.module
+    logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
     scores = F.pad(logits, (0, int(attention.sink)))
     weights = scores.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))[..., : k.shape[2]]
     mask, softcap = _find_mask(logits), getattr(module, "attn_logit_softcapping", None)
