@@ -165,6 +165,9 @@ def test_why_the_model_as_it_is_was_chosen_is_told_by_what_passes_the_guard() ->
     made = make_choice_finding(Choice(32, 64, {"none": (3.0, 8)}, (plain, worse, kept, better), plain, ("recall",)))
     assert "log-n (2.000) and rerope (2.000) read with a smaller mean loss than that (3.000), but" in made.verdict
     assert made.verdict.endswith("plain transformers cannot open a model with them.")
+    tried = {"none": (3.0, 8), "linear": (3.1, 8)}
+    first = make_trial_finding(Choice(32, 64, tried, (plain,), plain, ())).verdict
+    assert "the last round (8 texts) the model as it is had the smallest loss" in first, "not: none had"
     column = list(made.table.columns).index("can be written")
     assert [row[column] for row in made.table.rows] == ["yes", "yes", "no", "no"]
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Phi3Config, SmolLM3Config
+from transformers import (
+    AutoModelForCausalLM,
+    GPTNeoXConfig,
+    Phi3Config,
+    PhiConfig,
+    PreTrainedConfig,
+    SmolLM3Config,
+)
 
 from clockhands.errors import UsageError
 from clockhands.extension import apply, list_methods, write_extended
@@ -25,7 +32,7 @@ from clockhands.extension.methods import (
     stretch_table,
 )
 from clockhands.extension.retrieval import can_branch
-from clockhands.models import open_language_model
+from clockhands.models import LanguageModel, open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model
 
@@ -184,17 +191,33 @@ def test_long_texts_change_and_a_cache_is_read_on_from(name: str, tmp_path: Path
     assert same == (name != "dropped"), "shorter than any window"
 
 
+def open_of(config: type[PreTrainedConfig], folder: Path, layers: int, **changed: Any) -> LanguageModel:
+    """Open a tiny model of transformers that was saved with fresh weights."""
+    sizes = {"vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": layers}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": LENGTH, "pad_token_id": 0}
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config(**sizes, initializer_range=0.2, **changed)).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return open_language_model(folder)
+
+
+@pytest.mark.parametrize("config", [PhiConfig, GPTNeoXConfig])
+def test_what_rotates_a_part_of_its_channels_is_not_given_a_rule_for_all(config: Any, tmp_path: Path) -> None:
+    """Laid over Phi the rule raised, and over GPT-NeoX it turned other pairs, as the folder that was written did."""
+    share = {"rotary_pct" if config is GPTNeoXConfig else "partial_rotary_factor": 0.5}
+    model = open_of(config, tmp_path, 1, **share)
+    methods = list_methods(model, LENGTH, LONG)
+    assert "yarn" in {method.name for method in methods} and "clipped" not in {method.name for method in methods}
+    for method in methods:
+        with apply(model, method) as extended:
+            assert extended.compute_logits(make_ids(LONG)).isfinite().all()
+    with pytest.raises(UsageError, match=r"rotate all channels of a head, and this one rotates 0\.5 of them"):
+        open_language_model(tmp_path, position={"spectrum": "proportional", "share": 0.5})
+
+
 def test_a_model_whose_layers_differ_is_not_given_them(tmp_path: Path) -> None:
     """SmolLM3 leaves every fourth layer without rotation, and ours would turn it."""
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2}
-    config = SmolLM3Config(
-        vocab_size=100, num_key_value_heads=2, max_position_embeddings=LENGTH, initializer_range=0.2, pad_token_id=0,
-        **sizes,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    make_tokenizer().save_pretrained(tmp_path)
-    model = open_language_model(tmp_path)
+    model = open_of(SmolLM3Config, tmp_path, 4)
     assert "its logits differ by" in find_refusal(model, 16, model.model.config.rope_parameters["rope_theta"])
     methods = list_methods(model, LENGTH, LONG)
     assert not set(METHODS) & {method.name for method in methods}
@@ -206,10 +229,7 @@ def test_a_model_whose_layers_differ_is_not_given_them(tmp_path: Path) -> None:
 def test_what_plain_transformers_cannot_open_is_judged_and_not_chosen(tmp_path: Path) -> None:
     model = open_language_model(save_model(tmp_path, "llama"))
     assert {method.name for method in list_methods(model, LENGTH, LONG) if not can_write(model, method)} == set(METHODS)
-    # The class of Phi 3 takes LongRoPE alone.
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = Phi3Config(vocab_size=100, pad_token_id=0, max_position_embeddings=LENGTH, **sizes)
-    phi = replace(model, model=AutoModelForCausalLM.from_config(config))
+    phi = open_of(Phi3Config, tmp_path / "phi", 1)  # whose class takes LongRoPE alone
     methods = {method.name: method for method in list_methods(phi, LENGTH, LONG)}
     assert [can_write(phi, methods[name]) for name in ("none", "linear", "yarn", "ntk", "ntk-beyond")] == [
         True, False, False, True, True,

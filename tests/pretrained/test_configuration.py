@@ -20,6 +20,7 @@ from clockhands.pretrained.configuration import (
     refuse_code,
     reload_configuration,
 )
+from tests.runs.tiny import make_tokenizer
 
 
 def write(folder: Path, **table: Any) -> Path:
@@ -112,6 +113,15 @@ def test_what_is_no_tokenizer_is_one_message(files: dict[str, object], message: 
 
 datasets = pytest.importorskip("datasets")
 ROWS = [{"de": f"Satz {n}", "en": f"sentence {n}"} for n in range(3)]
+
+
+def test_what_compiled_code_prints_is_kept_from_the_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The library of tokenizers prints a line for every key that it does not know, in the middle of ``--json``."""
+    make_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "special_tokens_map.json").write_text('{"sep_token": {"content": "|", "rank": 3}}')
+    load_tokenizer(tmp_path)
+    printed = capfd.readouterr()
+    assert printed.out == "" and "rank" in printed.err
 
 
 def test_splits_and_a_single_split_are_opened_from_the_disk(tmp_path: Path) -> None:

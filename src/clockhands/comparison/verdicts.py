@@ -13,7 +13,6 @@ from clockhands.comparison.learning import Learning, classify_seeds, find_groups
 from clockhands.comparison.plan import Plan, format_margin
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.statistics.exact import LEARNING_ALPHA, compare_counts, compare_ranks, is_ranked_exactly
-from clockhands.comparison.statistics.neighbours import find_block_length
 from clockhands.comparison.statistics.paired import (
     MIN_SEEDS,
     Difference,
@@ -23,6 +22,7 @@ from clockhands.comparison.statistics.paired import (
     estimate_difference,
 )
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
+from clockhands.comparison.statistics.variance import find_block_length
 from clockhands.findings import choose_digits
 
 Kind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]

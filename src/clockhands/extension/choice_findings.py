@@ -171,6 +171,7 @@ def make_trial_finding(choice: Choice) -> Finding:
     # Those that stayed for most texts first, and of these the smallest loss.
     ranked = sorted(choice.tried.items(), key=lambda pair: (-pair[1][1], pair[1][0]))
     best, (least, most) = ranked[0]
+    best = "the model as it is" if best == choice.judged[0].method.name else best
     rows = [(name, loss if np.isfinite(loss) else None, count) for name, (loss, count) in ranked]
     left_out = f" Methods that need another attention were not tried: {choice.left_out}." if choice.left_out else ""
     return Finding(

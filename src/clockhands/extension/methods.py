@@ -88,7 +88,10 @@ def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Metho
     rope = find_rope(model)
     if rope is not None:
         others = [] if find_refusal(model, *rope) else list_attention_methods(rope[1], trained, longest)
-        return [plain, *_list_rope_methods(*rope, trained, longest / trained), *others]
+        table = {} if is_run(model.source) else find_rope_table(model.model.config) or {}
+        whole = table.get("partial_rotary_factor", 1.0) == 1.0
+        methods = _list_rope_methods(*rope, trained, longest / trained, whole=whole)
+        return [plain, *methods, *others]
     if find_position_table(model.model) is not None or find_table_length(model.model) is not None:
         return [plain, *(Method(name, what, table=name, rows=longest) for name, what in STRETCHES.items())]
     raise UsageError(
@@ -115,13 +118,15 @@ def find_rope(model: LanguageModel) -> tuple[int, float] | None:
     return count_rotated_channels(model.model.config, rotation), float(rotation["rope_theta"])
 
 
-def _list_rope_methods(channels: int, base: float, trained: int, factor: float) -> Iterator[Method]:
-    """Yield the rules that change frequencies, each with the factor that is needed."""
+def _list_rope_methods(channels: int, base: float, trained: int, factor: float, *, whole: bool) -> Iterator[Method]:
+    """Yield the rules that change frequencies, each with the factor that is needed.
+
+    ``whole``: all channels of a head rotate, or the rules are ours. transformers spreads *proportional* over all of
+    them, so that a model which rotates a part would turn other pairs.
+    """
     omega_F = make_spectrum("default", channels, {}).frequencies(channels, base)
     round_share = float((omega_F * trained >= 2 * torch.pi).double().mean())  # of hands that came round in training
     stretched = {"factor": factor, "original_length": trained}
-    # A base is raised by a power of channels / (channels - 2).
-    can_raise = channels > 2
     for name, description, rule, options in (
         ("linear", "all hands slower (position interpolation)", "linear", {"factor": factor}),
         ("ntk", "a larger base", "ntk", {"factor": factor}),
@@ -131,16 +136,17 @@ def _list_rope_methods(channels: int, base: float, trained: int, factor: float) 
         ("yarn", "slow hands slower, and sharper attention", "yarn", stretched),
         ("llama3", "slow hands slower, as in Llama 3.1", "llama3", stretched),
         ("clipped", "hands that never came round stand still", "proportional", {"share": round_share}),
-    ):
-        if can_raise or rule not in ("ntk", "dynamic"):
-            yield Method(name, description, {"spectrum": rule, **options})
-    for name, description, rule, options in (
         ("by-parts-beyond", "by-parts, only beyond the trained length", "yarn", stretched),
         ("ntk-beyond", "a larger base, only beyond the trained length", "ntk", {"factor": factor}),
     ):
-        if can_raise or rule != "ntk":
+        # A base is raised by a power of channels / (channels - 2).
+        if (rule in ("ntk", "dynamic") and channels <= 2) or (rule == "proportional" and not whole):
+            continue
+        if name.endswith("-beyond"):
             slower_F = omega_F / make_spectrum(rule, channels, options).frequencies(channels, base)
             yield make_longrope(name, description, tuple(slower_F.tolist()), trained, factor)
+        else:
+            yield Method(name, description, {"spectrum": rule, **options})
 
 
 def make_longrope(

@@ -88,7 +88,12 @@ def _make_table(
     name = name or "default"
     if "original_length" in SPECTRA[name].__dataclass_fields__ and length is not None:
         options.setdefault("original_length", length)
-    channels = count_rotated_channels(config, table)
+    channels, share = count_rotated_channels(config, table), table.get("partial_rotary_factor", 1.0)
+    if name == "proportional" and share != 1.0 and table.get("rope_type") != name:
+        raise UsageError(
+            f"spectrum = 'proportional' is for models that rotate all channels of a head, and this one rotates "
+            f"{share:g} of them: transformers would rotate others; give another spectrum"
+        )
     made = make_spectrum(name, channels, options).to_hf_config(base, channels)
     # transformers writes this key into the table of a model that rotates a part of its channels.
     if "partial_rotary_factor" in table:

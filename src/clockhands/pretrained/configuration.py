@@ -19,6 +19,7 @@ from clockhands.pretrained.files import (
     explain_faults,
     first_line,
     forbid_questions,
+    print_to_errors,
 )
 from clockhands.progress import quiet
 from clockhands.reading import read_json, refuse_strange_file
@@ -161,7 +162,7 @@ def load_tokenizer(
         refuse_strange_file(path)
     where = "" if Path(source).is_dir() else " (no folder here, so taken for a name on the Hugging Face hub)"
     named = explain_faults(f"{str(source)!r}{where}", "the tokenizer")
-    with named, quiet("huggingface_hub"), quiet("transformers"), forbid_questions():
+    with named, quiet("huggingface_hub"), quiet("transformers"), forbid_questions(), print_to_errors():
         for path in (Path(source) / TOKENIZER, Path(source) / CONFIG):
             if path.exists() or path.is_symlink():
                 _refuse_tokenizer_settings(read_json(path), source)

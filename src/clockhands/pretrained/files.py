@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from clockhands.errors import CheckpointError, ClockhandsError, ConfigError
@@ -56,6 +58,24 @@ def forbid_questions() -> Iterator[None]:
         yield
     finally:
         theirs.TIME_OUT_REMOTE_CODE = limit
+
+
+@contextmanager
+def print_to_errors() -> Iterator[None]:
+    """Send to standard error what compiled code of a library prints, which would stand in the middle of our JSON."""
+    sys.stdout.flush()
+    try:
+        output = os.dup(1)
+    except OSError:  # closed
+        yield
+        return
+    try:
+        with suppress(OSError):
+            os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
 
 
 @contextmanager

@@ -24,7 +24,6 @@ import numpy as np
 from scipy import stats
 
 from clockhands.comparison.statistics.exact import bound_difference, bound_share, find_difference_p
-from clockhands.comparison.statistics.neighbours import join_neighbours
 from clockhands.comparison.statistics.variance import (
     Matrix,
     Sizes,
@@ -34,6 +33,7 @@ from clockhands.comparison.statistics.variance import (
     estimate_parts,
     find_detectable,
     group_items,
+    join_neighbours,
 )
 from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Float
