@@ -224,8 +224,8 @@ def ask(
         asked_KBQ = torch.from_numpy(asked_NKQ[first : first + batch]).transpose(0, 1)
         logits: list[Tensor] = []
         if branching:
-            cache = get_cache(model.model(input_ids=context_BC.to(model.device), use_cache=True, logits_to_keep=1))
             try:
+                cache = get_cache(model.model(input_ids=context_BC.to(model.device), use_cache=True, logits_to_keep=1))
                 for asked_BQ in asked_KBQ.to(model.device):
                     reading = model.model(input_ids=asked_BQ, use_cache=True, **name_cache(copy.deepcopy(cache)))
                     logits.append(reading.logits[:, -1])
