@@ -180,7 +180,7 @@ def _draw_scores(comparison: Comparison, verdicts: Sequence[Verdict]) -> Figure 
 def _find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """Yield the validation loss by step."""
     courses: Courses = {}
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name in (verdict.variant for verdict in verdicts):
         trials = comparison.get_trials(name)
         losses = [

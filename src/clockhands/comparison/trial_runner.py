@@ -53,6 +53,8 @@ TEXTS = 96
 """Texts of one length that are measured on: the length is one of which the corpus has so many, where there is one."""
 MOST_READ = 5000
 """Training sources among which these texts are looked for."""
+OVERFLOW = "its loss there is {}"
+"""Why there are no scores of longer text on which logits overflow."""
 MOST_TOKENS = 64
 """Tokens of a window that a language model is measured on."""
 
@@ -116,7 +118,11 @@ def _train_and_measure(job: Job) -> dict[str, Any]:
         model.train()
         torch.manual_seed(job.seed)
 
-    _reset_peak()
+    # Earlier peaks are forgotten, where the system can (CUDA, Linux).
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak resident set size
     begun = time.perf_counter()
     run = train(recipe, job.folder, overwrite=True, material=material, begin=begin, callbacks=[during], draw=job.keep)
     seconds = time.perf_counter() - begun
@@ -170,16 +176,8 @@ def draw_by_name(model: ClockhandsPreTrainedModel, seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _reset_peak() -> None:
-    """Forget earlier peaks, where the system can (CUDA, Linux)."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak resident set size
-
-
 def _read_peak_mebibytes() -> float:
-    """Return the peak since ``_reset_peak``: allocated on the GPU, or resident in this process and its libraries."""
+    """Return the peak of the trial: allocated on the GPU, or resident in this process and its libraries."""
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**20, 1)
     try:
@@ -254,7 +252,7 @@ def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> Longe
     except (PositionError, ShortTextError, IndexError) as fault:
         # The folder of a trial tells nothing, and what comes after the reason is advice on options of `evaluate`.
         return LongerText(refused=str(fault).partition(";")[0].replace(str(run.path), "the model"))
-    return LongerText(loss=round(loss, 4)) if math.isfinite(loss) else _refuse_loss(loss)
+    return LongerText(loss=round(loss, 4)) if math.isfinite(loss) else LongerText(refused=OVERFLOW.format(loss))
 
 
 def _score_longer_pairs(run: Run, pairs: Sequence[Pair], search: Search | None) -> LongerText:
@@ -269,12 +267,7 @@ def _score_longer_pairs(run: Run, pairs: Sequence[Pair], search: Search | None) 
     exact = [text.strip() == pair.target.strip() for text, pair in zip(texts, pairs, strict=True)]
     chrf = CHRF().corpus_score(texts, [[pair.target for pair in pairs]]).score
     longer = LongerText(exact=round(100 * sum(exact) / len(exact), 4), chrF2=round(chrf, 4), loss=round(loss, 4))
-    return longer if math.isfinite(loss) else _refuse_loss(loss)
-
-
-def _refuse_loss(loss: float) -> LongerText:
-    """Return that there are no scores where the loss is no number: logits overflowed."""
-    return LongerText(refused=f"its loss there is {loss}")
+    return longer if math.isfinite(loss) else LongerText(refused=OVERFLOW.format(loss))
 
 
 def find_groups(pairs: Sequence[Pair]) -> tuple[int, ...] | None:
