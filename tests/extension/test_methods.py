@@ -224,6 +224,8 @@ def test_a_model_whose_layers_differ_is_not_given_them(tmp_path: Path) -> None:
     assert "its logits differ by" in explain_left_out(model, methods)
     plain = open_language_model(save_model(tmp_path / "llama", "llama"))
     assert explain_left_out(plain, list_methods(plain, LENGTH, LONG)) == ""
+    rounded = open_language_model(tmp_path / "llama", dtype=torch.bfloat16)
+    assert find_refusal(rounded, 16, BASE) == "", "what 16 bits round off is no other attention"
 
 
 def test_what_plain_transformers_cannot_open_is_judged_and_not_chosen(tmp_path: Path) -> None:
