@@ -163,7 +163,7 @@ def test_what_does_not_compute_the_same_is_not_kept(
     model = open_language_model(save_model(tmp_path / "model", "llama"), dtype=dtype)
     yarn = next(each for each in list_methods(model, LENGTH, LONG) if each.name == "yarn")
     written = write_extended(model, yarn, LENGTH, LONG, tmp_path / "sound")
-    assert written.steps == 32 and written.step_error < 0.02 * written.spread
+    assert written.steps == 32 and written.step_error < 0.05 * written.spread
     monkeypatch.setattr(write, "make_configuration", lambda extended, _: copy.deepcopy(extended.model.config))
     with pytest.raises(CheckpointError, match=r"differs by .* in its logits from what was judged; nothing was kept"):
         write_extended(model, yarn, LENGTH, LONG, tmp_path / "longer")

@@ -75,7 +75,7 @@ def conclude(comparison: Comparison, command: str = "") -> Findings:
     if comparison.outside:
         trials.append(f"{len(comparison.outside)} more not counted, of seeds or variants that the plan does not have")
     kind, amount = plan.budget
-    facts = {
+    facts: dict[str, Any] = {
         "variants": len(plan.variants),
         "seeds": ", ".join(map(str, plan.seeds)),
         "budget": f"{amount:g} {kind} each, equal {plan.match}",
