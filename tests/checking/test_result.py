@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from clockhands.checking.checks import check as checks
-from clockhands.checking.checks.check import CHECKS, USES, select
+from clockhands.checking.checks.check import CHECKS, USES
 from clockhands.checking.examination import check, examine
 from clockhands.checking.result import SHOWN_BY, Reliance, Result, changes, describe_reliances, list_reliances, load
 from clockhands.checking.verdict.outcome import Outcome, Verdict, sentence
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import DataError
 from tests.checking.checks.planted import Correct
 
 
@@ -229,13 +229,6 @@ def test_a_size_stands_beside_what_the_precision_does_by_itself() -> None:
 
 def test_a_sentence_repeats_nothing() -> None:
     assert sentence(Outcome("x", "PROPERTY", 0.5, reason="absolute", cause="absolute")) == "PROPERTY 0.5 std. absolute."
-
-
-def test_checks_are_chosen_by_name_or_group() -> None:
-    assert [check.name for check in select(["padding.left"])] == ["padding.left.mask", "padding.left.positions"]
-    assert "attention.flex" not in {check.name for check in select()}
-    with pytest.raises(UsageError, match="unknown check 'paddin'; did you mean 'padding'"):
-        select(["paddin"])
 
 
 def test_a_result_of_an_earlier_version_is_read() -> None:

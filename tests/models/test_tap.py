@@ -114,3 +114,29 @@ def test_a_logit_of_no_key_takes_weight_and_the_others_are_told_beside_it() -> N
     torch.testing.assert_close(received[0].logits_BHST, x @ x.transpose(-1, -2) - sink)
     with AttentionTap(model, None, lambda _, attention: torch.zeros_like(attention.logits_BHST)):
         torch.testing.assert_close(model(x), torch.full_like(weights, 1 / 5))  # four keys and the sink alike
+
+
+class _TwoLayers(nn.Module):
+    """Two attentions in one module, as in a GPT of a single class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = (self.gain * x @ x.transpose(-1, -2)).softmax(-1) @ x.flip(-1)
+        return x
+
+
+@pytest.mark.parametrize("keys", [4, 5])
+def test_the_values_of_the_layer_before_are_not_taken_for_queries_of_the_next(keys: int) -> None:
+    """Also where there are as many keys as a head is wide, so that both products have one shape."""
+    model, received = _TwoLayers(), list[Attention]()
+    x = torch.randn(2, 3, keys, 4, generator=torch.Generator().manual_seed(0))
+    with AttentionTap(model, None, lambda _, attention: received.append(attention)):
+        model(x)
+    second = (x @ x.mT).softmax(-1) @ x.flip(-1)
+    for attention, state in zip(received, (x, second), strict=True):
+        torch.testing.assert_close(attention.logits_BHST, attention.q_BHSK @ attention.k_BHTK.mT)
+        torch.testing.assert_close(attention.k_BHTK, state)

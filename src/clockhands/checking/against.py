@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -169,12 +170,8 @@ def measure_divergence(actual: Tensor, wanted: Tensor) -> dict[str, Any]:
     width = min(actual.shape[-1], wanted.shape[-1])
     ours, theirs = (logits[..., :width].double().cpu().log_softmax(-1) for logits in (actual, wanted))
     divergence = (theirs.exp() * (theirs - ours)).sum(-1).clamp(min=0.0).flatten()
-    agreement = (ours.argmax(-1) == theirs.argmax(-1)).double().mean()
-    return {
-        "kl_mean": divergence.mean().item(),
-        "kl_p99": divergence.quantile(0.99).item(),
-        "top1": agreement.item(),
-    }
+    agreement = (ours.argmax(-1) == theirs.argmax(-1)).double().mean().item()
+    return {"kl_mean": divergence.mean().item(), "kl_p99": divergence.quantile(0.99).item(), "top1": agreement}
 
 
 def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
@@ -214,22 +211,15 @@ def _compare_laws(ours: Subject, theirs: Subject, divergence: dict[str, Any]) ->
     if ours.module is None or is_streamed(ours.module):
         return None
     for name in _LAWS:
-        size = _measure(ours, name)
-        if size is not None and size > TOLERANCE and (_measure(theirs, name) or 0.0) <= TOLERANCE:
+        sizes = []
+        for subject in (ours, theirs):
+            with contextlib.suppress(Exception):  # a model may raise anything
+                applies = CHECKS[name].inapplicable(subject) is None
+                sizes.append(CHECKS[name].measure(subject.copy_untouched()).size if applies else 0.0)
+        if len(sizes) == 2 and sizes[1] <= TOLERANCE < sizes[0]:
             explanation = explain_check(ours, name)
-            return Deviation(ours.name, theirs.name, size, None, None, explanation, (), name, **divergence)
+            return Deviation(ours.name, theirs.name, sizes[0], None, None, explanation, (), name, **divergence)
     return None
-
-
-def _measure(subject: Subject, name: str) -> float | None:
-    """Return by how much a law is broken; None where it does not apply, or the model raises."""
-    law = CHECKS[name]
-    if law.inapplicable(subject) is not None:
-        return None
-    try:
-        return law.measure(subject.copy_untouched()).size
-    except Exception:  # a model may raise anything
-        return None
 
 
 def _find_first_layer(ours: Subject, theirs: Subject, ids: Tensor) -> int | None:
@@ -243,12 +233,8 @@ def _find_first_layer(ours: Subject, theirs: Subject, ids: Tensor) -> int | None
             output = module(**subject.adapter.inputs(ids), output_hidden_states=True)
         own = getattr(output, "hidden_states", None) or getattr(output, "decoder_hidden_states", None)
         states.append(own or ())
-    if len(states[0]) != len(states[1]):
-        return None
-    for layer, (state, wanted) in enumerate(zip(*states, strict=True)):
-        if difference(state, wanted) > TOLERANCE:
-            return layer
-    return None
+    pairs = list(zip(*states, strict=False)) if len(states[0]) == len(states[1]) else []
+    return next((layer for layer, pair in enumerate(pairs) if difference(*pair) > TOLERANCE), None)
 
 
 def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bool, weights: str | None) -> Subject:

@@ -14,7 +14,7 @@ from clockhands.checking.checks.check import NotANumber, describe_damage, select
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.adapter import describe_raised
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.models.tiny import Build, Task, find, shrink_published
+from clockhands.checking.models.tiny import Build, find, shrink_published
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runtimes.naming import name_refusal
 from clockhands.checking.runtimes.program import (
@@ -103,7 +103,11 @@ def examine(
         return [check_subject(subject, checks, progress, command)]
     if not tiny:
         model, task = open_with_head(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
-        subjects = _subjects(model, name, task)
+        try:
+            subjects = make_subjects.from_model(model, name, name, task)
+        except Exception as fault:  # a model may raise anything
+            text = f"{name} was loaded, but cannot read a text of eight tokens: {describe_raised(fault)}"
+            raise CheckpointError(text) from fault
         return [_result(subjects, model.config.model_type, checks, progress, f"check {name}")]
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
@@ -145,15 +149,6 @@ def open_reference(name: str) -> Subject:
     return make_subjects.from_model(opened, name, name, task)[0]
 
 
-def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
-    """Raises CheckpointError if the model does not read a text of eight tokens: nothing can be asked of it."""
-    try:
-        return make_subjects.from_model(model, name, name, task)
-    except Exception as fault:  # a model may raise anything
-        text = f"{name} was loaded, but cannot read a text of eight tokens: {describe_raised(fault)}"
-        raise CheckpointError(text) from fault
-
-
 def refuse(what: str, why: str, **arguments: Any) -> None:
     """Raise UsageError for arguments that were given although ``what`` has no use for them."""
     names = [name for name, value in arguments.items() if value is not None and value is not False]
@@ -190,17 +185,11 @@ def _result(
     seconds = round(time.perf_counter() - started, 2)
     task = getattr(subjects[0].adapter, "task", "causal" if subjects[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
-    engine = dict([subjects[0].adapter.engine]) if isinstance(subjects[0].adapter, Program) else {}
-    return Result(
-        subjects[0].name,
-        task,
-        subjects[0].facts.scheme,
-        tuple(outcomes),
-        {**engine, **versions()},
-        seconds,
-        fault,
-        command,
-    )
+    made_by = versions()
+    if isinstance(subjects[0].adapter, Program):
+        made_by = {**dict([subjects[0].adapter.engine]), **made_by}
+    scheme = subjects[0].facts.scheme
+    return Result(subjects[0].name, task, scheme, tuple(outcomes), made_by, seconds, fault, command)
 
 
 def find_damage(subject: Subject) -> str:

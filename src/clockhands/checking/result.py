@@ -76,10 +76,9 @@ def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
         applied = set().union(*(verdicts.get(name, set()) for name in names)) - {"N/A"}
         missed = any(check.name not in verdicts for check in checks if not (check.optional or check.shared))
         shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(unapplied)
-        safe = None if missed or not shown else True
+        safe = False if applied - {"PASS"} else None if missed or not shown else True
         # A use is known to be safe no further than the longest text that a law about length was tried on.
         tried = [tokens for name in names if (tokens := lengths.get(name))] if use in _BY_LENGTH else []
-        safe = False if applied - {"PASS"} else safe
         reliances.append(Reliance(use, safe, names, untried, max(tried, default=None)))
     return reliances
 
@@ -148,8 +147,9 @@ class Result:
             return f"FAIL  {self.model}: {self.fault}"
         failed = self.count("FAIL")
         shared = len({outcome.cause or outcome.check for outcome in self.outcomes if outcome.verdict == "LIBRARY"})
-        faults = f"{_number(failed, 'check')} fail{'s' * (failed == 1)}" if failed else "no fault of its own"
-        noted = f"; {_number(shared, 'fault')} of its library touch{'es' * (shared == 1)} it" if shared else ""
+        faults = f"{failed} check{' fails' if failed == 1 else 's fail'}" if failed else "no fault of its own"
+        touch = "fault of its library touches" if shared == 1 else "faults of its library touch"
+        noted = f"; {shared} {touch} it" if shared else ""
         unsafe = [reliance.use for reliance in list_reliances(self.outcomes) if reliance.safe is False]
         ending = f"; not safe: {', '.join(unsafe)}" if unsafe else ""
         bad = self.failed_itself if own else self.failed
@@ -157,18 +157,10 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the stable JSON form."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "kind": self.task,
-            "scheme": self.scheme,
-            "versions": dict(self.versions),
-            "seconds": self.seconds,
-            "fault": self.fault,
-            "rely": self.rely(),
-            "untried": {reliance.use: list(reliance.untried) for reliance in list_reliances(self.outcomes)},
-            "outcomes": [outcome.as_dict() for outcome in self.outcomes],
-        }
+        facts = {"schema": SCHEMA, "model": self.model, "kind": self.task, "scheme": self.scheme}
+        facts |= {"versions": dict(self.versions), "seconds": self.seconds, "fault": self.fault, "rely": self.rely()}
+        untried = {reliance.use: list(reliance.untried) for reliance in list_reliances(self.outcomes)}
+        return {**facts, "untried": untried, "outcomes": [outcome.as_dict() for outcome in self.outcomes]}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Result:
@@ -182,8 +174,7 @@ class Result:
             texts += [text for entry in outcomes for text in (entry.check, entry.verdict, entry.note, entry.cause)]
             if not all(isinstance(text, str) for text in texts) or not isinstance(raw["versions"], dict):
                 raise TypeError("its names are no texts")
-            unknown = {entry.verdict for entry in outcomes} - set(_LIGHTS)
-            if unknown:
+            if unknown := {entry.verdict for entry in outcomes} - set(ORDER):
                 raise TypeError(f"there is no verdict {', '.join(sorted(unknown))}")
             return cls(task=raw["kind"], outcomes=outcomes, **{name: raw[name] for name in names})
         except (KeyError, TypeError) as fault:
@@ -266,10 +257,6 @@ def changes(before: Sequence[Result], after: Sequence[Result]) -> list[str]:
 
 
 _RANK = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "LIBRARY": 2, "FAIL": 3}
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def load(path: str | Path) -> list[Result]:

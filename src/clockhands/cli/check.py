@@ -43,7 +43,6 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 _BESIDE = ("only", "slow", "baseline", "report", "badge", "card", "verbose")
 """Options with which ``--against`` is one more thing to check."""
-_ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 EXAMPLES = (
     "clockhands check --type llama --tiny",
     "clockhands check --type roberta:causal --tiny --only generate,padding",
@@ -158,7 +157,7 @@ def _list_checks(only: list[str] | None) -> int:
     from clockhands.checking.checks.check import select
 
     checks = select(only, optional=True)
-    groups = list(dict.fromkeys(check.name.partition(".")[0] for check in checks))
+    groups = [check.name.partition(".")[0] for check in checks]
     # A group may be spread over several modules, one of the user's own among them.
     for check in sorted(checks, key=lambda check: groups.index(check.name.partition(".")[0])):
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
@@ -229,7 +228,7 @@ def _print_outcome(head: str, text: str) -> None:
 
 def _print_result(result: Result, options: Options) -> None:
     """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
-    from clockhands.checking.result import list_reliances
+    from clockhands.checking.result import ORDER, list_reliances
     from clockhands.checking.verdict.outcome import sentence
 
     if sys.stderr.isatty():
@@ -244,11 +243,14 @@ def _print_result(result: Result, options: Options) -> None:
     print("You may rely on:" if known else "You may rely on: nothing that was checked whole.")
     for reliance in known:
         _print_outcome("", f"{reliance.use:34} {reliance.describe()}")
-    for verdict in _ORDER:
+    for verdict in ORDER:
         outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
         if verdict in ("PASS", "N/A") and not options.verbose:
-            if outcomes:
-                _print_outcome(verdict, _name_checks(outcomes))
+            # Of the source side of an encoder-decoder, on which most checks say nothing, the number is enough.
+            names = [outcome.check for outcome in outcomes if not outcome.check.startswith("source.")]
+            names += [f"{count} of the source side"] if (count := len(outcomes) - len(names)) else []
+            if names:
+                _print_outcome(verdict, ", ".join(names))
             for outcome in outcomes:
                 if verdict == "PASS" and outcome.reason and outcome.confirmed is None:  # a remark
                     _print_outcome("", f"{outcome.check}: {outcome.reason}.")
@@ -270,24 +272,15 @@ def _find_line(model: str | None, where: str) -> str:
     if not model or not (Path(model) / "config.json").is_file():
         return ""
     folder = Path(os.path.relpath(model))
-    for name, _, line in (place.strip().partition(":") for place in where.split(",")):
-        if name and line.isdigit() and (folder / name).is_file():
-            break
-    else:
-        name, line = "config.json", "1"
+    places = [place.strip().partition(":") for place in where.split(",")]
+    known = [(name, int(n)) for name, _, n in places if name and n.isdigit() and (folder / name).is_file()]
+    name, line = (*known, ("config.json", 1))[0]
     file = _escape(str(folder / name)).replace(",", "%2C").replace(":", "%3A")
-    return f"file={file},line={int(line)},"
+    return f"file={file},line={line},"
 
 
 def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _name_checks(outcomes: Sequence[Outcome]) -> str:
-    """Of the source side of an encoder-decoder, on which most checks say nothing, the number is enough."""
-    own = [outcome.check for outcome in outcomes if not outcome.check.startswith("source.")]
-    count = len(outcomes) - len(own)
-    return ", ".join([*own, f"{count} of the source side"] if count else own)
 
 
 def _write_files(results: Sequence[Result], deviation: Deviation | None, options: Options) -> None:

@@ -98,6 +98,7 @@ class AttentionTap(TorchFunctionMode):
         self.count = 0
         self.running = RunningModules(module, self._forget)
         self.products: list[_Product] = []
+        self.weights = range(0)  # how many keys the last softmax weighed, until its values are multiplied
         # transformers would hand the heads of one query that share their keys to PyTorch as so many queries.
         self.unpacked = mock.patch.dict(os.environ, TRANSFORMERS_SDPA_FORCE_GQA="1")
 
@@ -128,7 +129,9 @@ class AttentionTap(TorchFunctionMode):
                 return func(*args, **kwargs)
         output = func(*args, **kwargs)
         operands = _read_operands(func, args, kwargs)
-        if operands is not None:
+        if operands is not None and operands[0].shape[-1] in self.weights:  # weights times values: one such a softmax
+            self.weights = range(0)
+        elif operands is not None:
             product = _Product(self.running.modules[-1][1], *operands, output.shape)
             self.products = [*self.products[1 - MOST_PRODUCTS :], product]
         return output
@@ -139,6 +142,7 @@ class AttentionTap(TorchFunctionMode):
         if factors is None:
             return func(*args, **kwargs)
         q, k = factors
+        self.weights = range(k.shape[2], logits.shape[-1] + 1)
         sink = logits[..., k.shape[2] :]
         scores = logits[..., : k.shape[2]] - sink if sink.numel() else logits
         changed = self._ask(q, k, scores.reshape(*q.shape[:3], k.shape[2]), bool(sink.numel()))

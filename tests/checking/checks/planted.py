@@ -263,50 +263,11 @@ class CountedFromTheFirstPad(Absolute):
         return super().positions_of(ids, None, positions, start)
 
 
-@fails(*REUSED, *UNEVEN, "positions.matter")
-class PositionsDropped(Correct):
-    """The rotation is made from the default positions, whatever is passed."""
-
-    def angles(self, places, x):  # type: ignore[no-untyped-def]
-        return super().angles(torch.arange(places.shape[1], device=x.device).expand_as(places), x)
-
-
 @fails("cache.padded", "cache.left_mask")
 class OnePositionForAllRows(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
         places = super().positions_of(ids, mask, positions, start)
         return places.amax(0, keepdim=True).expand_as(places) if ids.shape[1] == 1 else places
-
-
-@fails("cache.rollback")
-class DraftsStay(Correct):
-    """Rolling back forgets the count and keeps the keys, which the next tokens then stand behind."""
-
-    def roll_back(self, cache: Cache, tokens: int) -> None:
-        kept = cache.layers
-        super().roll_back(cache, tokens)
-        for index, (k, v) in kept.items():
-            order = [*range(tokens, k.shape[2])]
-            cache.layers[index] = (k[:, :, order], v[:, :, order])
-
-
-@fails(*STEPS, *UNEVEN, "cache.reorder")
-class WindowCut(Correct):
-    """Old keys are overwritten beyond sixteen, though no window was asked for."""
-
-    def keep(self, k, v):  # type: ignore[no-untyped-def]
-        if k.shape[2] > 16:
-            k = torch.cat([torch.zeros_like(k[:, :, :-16]), k[:, :, -16:]], 2)
-        return k, v
-
-
-@fails(
-    *REUSED, *UNEVEN, "causal.prefix", "padding.left.mask", "padding.left.positions", "padding.right",
-    "packing.positions", "packing.block_mask", "batch.unequal", "length.short",
-)  # fmt: skip
-class ScaledByLength(Correct):
-    def score(self, q, k, cache):  # type: ignore[no-untyped-def]
-        return super().score(q, k, cache) * math.log(1 + k.shape[2])
 
 
 @fails("order.matters", "positions.matter")
@@ -315,7 +276,10 @@ class BagOfWords(Encoder):
         return x
 
 
-@fails("batch.alone", "batch.order", "batch.unequal", "cache.prefill", "cache.reorder")
+@fails(
+    *("batch.alone", "batch.order", "batch.unequal", "cache.prefill", "cache.reorder"),
+    *("packing.positions", "packing.block_mask"),
+)
 class RowTable(Correct):
     """A position table indexed by the row of the batch, as with axes exchanged."""
 
@@ -349,17 +313,6 @@ class MismatchedPairs(Correct):
 class OneDocument(Correct):
     def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
         return torch.zeros_like(places)
-
-
-@fails("packing.block_mask")
-class BlockMaskFlattened(Correct):
-    """Of a four-dimensional mask only the last row is read, as if it were a padding mask."""
-
-    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
-        if mask is not None and mask.dim() == 4:
-            mask, documents = mask[:, 0].any(1), torch.zeros_like(documents)
-            cache.documents = torch.zeros_like(cache.documents)
-        return super().allowed(ids, mask, documents, cache)
 
 
 @fails("packing.gaps")
@@ -424,12 +377,6 @@ class StretchedForGood(Correct):
         return super().enter(ids, places)
 
 
-@fails("length.claimed", "length.mask", "precision.long")
-class TableTooShort(Absolute):
-    def make_tables(self) -> None:
-        self.position_embedding = nn.Embedding(self.max_length - 2, WIDTH)
-
-
 class BareIndexError(Absolute):
     def enter(self, ids, places):  # type: ignore[no-untyped-def]
         return self.embed(ids) + self.position_embedding(places)
@@ -467,15 +414,6 @@ class HoldsThePlaces(Absolute):
         )
 
 
-@fails("cache.mask", "cache.left_mask")
-class CountsTheNewMaskAlone(Correct):
-    """With a cache, positions are counted from the part of the mask that belongs to the new tokens."""
-
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        cut = mask if mask is None or mask.dim() == 4 else mask[:, -ids.shape[1] :]
-        return super().positions_of(ids, cut, positions, start)
-
-
 @fails("cache.left_mask")
 class CountsPadsWhenDecoding(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
@@ -507,24 +445,6 @@ class OnlyLeadingPadsAreMasked(Correct):
         return super().allowed(ids, mask, documents, cache)
 
 
-@fails("cache.prefix", "cache.rollback")
-class CountsBesideTheCache(Correct):
-    """How much was read is kept in the model, which knows one text at a time."""
-
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        start = self.read if start else 0
-        self.read = start + ids.shape[1]
-        return super().positions_of(ids, mask, positions, start)
-
-
-@fails("cache.reorder")
-class KeysAreReorderedAlone(Correct):
-    def reorder(self, cache: Cache, rows: Tensor) -> None:
-        values = {index: v for index, (_, v) in cache.layers.items()}
-        super().reorder(cache, rows)
-        cache.layers = {index: (k, values[index]) for index, (k, _) in cache.layers.items()}
-
-
 @fails("cache.padded", "cache.prefill")
 class OneMaskForAllRows(Correct):
     def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
@@ -550,14 +470,6 @@ class AxesGuessedByShape(Correct):
     def enter(self, ids, places):  # type: ignore[no-untyped-def]
         entered = super().enter(ids, places)
         return entered.transpose(0, 1) if ids.shape == (2, 2) else entered
-
-
-@fails("precision.autocast")
-class AnglesByProduct(Correct):
-    """A matrix product, which autocast rounds."""
-
-    def angles(self, places, x):  # type: ignore[no-untyped-def]
-        return places[:, None, :, None].float() @ self.inv_freq[None].float()
 
 
 @fails("precision.long", "precision.autocast", "precision.distance")

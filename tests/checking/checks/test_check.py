@@ -46,8 +46,9 @@ def test_checks_are_chosen_by_name_or_group() -> None:
     assert {check.name.partition(".")[0] for check in select(["cache"])} == {"cache"}
     assert not any(check.optional for check in select())
     assert any(check.optional for check in select(optional=True))
-    with pytest.raises(UsageError, match="unknown check 'cach'"):
-        select(["cach"])
+    assert [check.name for check in select(["padding.left"])] == ["padding.left.mask", "padding.left.positions"]
+    with pytest.raises(UsageError, match="unknown check 'paddin'; did you mean 'padding'"):
+        select(["paddin"])
 
 
 def test_a_difference_is_in_standard_deviations_and_has_a_place() -> None:

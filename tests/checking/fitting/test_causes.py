@@ -86,3 +86,52 @@ def test_the_steps_of_models_of_transformers_are_read_too(model_type: str, optio
     (subject,) = from_model(model)
     outcomes = run_checks(subject, select(["cache.steps", "cache.padded"]))
     assert [outcome.cause for outcome in outcomes] == ["each decode step stands 1 too late"] * 2
+
+
+class Flat(torch.nn.Module):
+    """A GPT of one class: no blocks, and both attentions between the products of one module."""
+
+    def __init__(self, mistake: str) -> None:
+        super().__init__()
+        self.mistake = mistake
+        self.words, self.places = torch.nn.Embedding(60, 64), torch.nn.Embedding(64, 64)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(64) for _ in range(2))
+        self.qkv = torch.nn.ModuleList(torch.nn.Linear(64, 192) for _ in range(2))
+        self.head = torch.nn.Linear(64, 60)
+
+    def new_cache(self) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        return {}
+
+    def forward(self, ids, mask=None, positions=None, cache=None):  # type: ignore[no-untyped-def]
+        past, (rows, new) = cache[0][0].shape[2] if cache else 0, ids.shape
+        at = torch.arange(past, past + new).expand(rows, new) if mask is None else mask.long().cumsum(1)[:, -new:] - 1
+        at = at.clamp(min=0) if positions is None else positions
+        seen = torch.ones(new, past + new, dtype=torch.bool).tril(past)
+        seen = seen if mask is None else seen & (mask[:, None, None] if mask.dim() == 2 else mask).bool()
+        if self.mistake == "two late":
+            at = at + 2 * (past > 0)
+        x = self.words(ids) + self.places(torch.arange(rows)[:, None].expand_as(at) if self.mistake == "rows" else at)
+        for layer in range(2):
+            parts = self.qkv[layer](self.norms[layer](x)).chunk(3, -1)
+            q, k, v = (part.unflatten(-1, (4, 16)).transpose(1, 2) for part in parts)
+            if cache is not None:
+                k, v = (torch.cat(pair, 2) for pair in zip(cache[layer], (k, v), strict=True)) if past else (k, v)
+                cache[layer] = k, v
+            weights = (q @ k.mT / 4).masked_fill(~seen, -1e9).softmax(-1)
+            x = x + (weights @ v).transpose(1, 2).flatten(2)
+        return self.head(x)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "check", "says"),
+    [
+        ("two late", "cache.steps", "each decode step stands 2 too late"),
+        ("rows", "batch.order", "the encoding follows the row of the batch"),
+        ("", "cache.steps", ""),
+    ],
+)
+def test_a_model_in_one_module_is_read_and_mended_too(mistake: str, check: str, says: str) -> None:
+    """There are as many keys as a head is wide in one step, and what enters the first norm goes on beside it."""
+    (subject,) = from_model(Flat(mistake), absolute=True)
+    (outcome,) = run_checks(subject, select([check]))
+    assert outcome.verdict == ("FAIL" if says else "PASS") and outcome.cause.startswith(says), outcome.cause

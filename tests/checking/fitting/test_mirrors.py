@@ -15,6 +15,7 @@ from tests.checking.scratch.planted import (
     KROT,
     MASKED,
     OLD,
+    PACKED,
     QROT,
     SPEEDS,
     TABLE,
@@ -31,6 +32,9 @@ SHIFTED = "angles = {0}[:, None, :, None].float() * speeds"
 FIRST = "(mask[:1, None, None, :] if mask.dim() == 2 else mask).bool()"
 ROLLED = "(mask.roll({0}, 1)[:, None, None, :] if mask.dim() == 2 else mask).bool()"
 DROPPED = "k, v = torch.cat([old[0][:, :, {0}], old[0][:, :, {1}], k], 2), torch.cat([old[1][:, :, {0}], old[1][:, :, {1}], v], 2)"
+BASE, BLOCK = "10000.0 ** (-torch.arange(0, HEAD", "x + self.attention(self.first(x), *rest)"
+ROTATED = "return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)"
+HALVES = "a, b = x.chunk(2, -1)\n        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)"
 GIVEN_AT = "            return {0}\n"
 
 
@@ -93,12 +97,22 @@ CASES = (
     ("learned", "cache.steps", TABLE, "x = x + self.table(places) * (new > 1)", "no position added"),
     ("learned", "cache.steps", LARGE, "x = self.tokens(ids) * (1 if past else 48**0.5)", "does not multiply its tokens by √48"),
     ("learned", "cache.steps", LARGE, "x = self.tokens(ids) * (48 if past else 48**0.5)", "its tokens by √48, once more"),
+    # another rotation in single steps alone: its base, its layout; a temperature; a convolution that the cache lacks
+    ("rope", "cache.steps", BASE, "(500000.0 if x.shape[2] == 1 else 10000.0) ** (-torch.arange(0, HEAD", "rotates with base 500,000, a whole text with 10,000"),
+    ("rope", "cache.steps", ROTATED, f"if x.shape[2] == 1:\n        {HALVES}\n    {ROTATED}", "rotates halves, a whole text neighbouring pairs"),
+    ("rope", "cache.steps", QROT, f"{QROT} * (1 + places * (new > 1) / 50)[:, None, :, None]", "a temperature of another position"),
+    ("rope", "cache.steps", BLOCK, f"{BLOCK} + F.pad(x, (0, 0, 1, 0))[:, :-1]", "a state or a convolution beside attention"),
+    # the documents of the first row for all rows
+    ("rope", "packing.positions", PACKED, "document[:1, None, :, None] == document[:1, None, None, :]", "text is masked as the first row is"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("scheme", "check", "old", "new", "says"),
-    [pytest.param(*case, marks=() if n % 4 == 0 else pytest.mark.exhaustive) for n, case in enumerate(CASES)],
+    [
+        pytest.param(*case, marks=() if n % 4 == 0 or n >= len(CASES) - 5 else pytest.mark.exhaustive)
+        for n, case in enumerate(CASES)
+    ],
     ids=[f"{n}: {case[-1]}" for n, case in enumerate(CASES)],
 )
 def test_mirror_images_and_neighbours_are_told_apart(scheme: str, check: str, old: str, new: str, says: str) -> None:

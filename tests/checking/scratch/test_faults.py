@@ -14,9 +14,24 @@ from tests.checking.scratch.score import PAGE, cases, is_named, run, write_page
 
 # One of each kind, over the four models: the mask, the batch, the cache, padding, angles, a bias, the source.
 SAMPLE = {
-    "rope": ("angles of pairs, rotation of halves", "masked scores are -5", "values do not follow the beams"),
-    "learned": ("cached tokens not counted", "explicit positions from 1"),
-    "alibi": ("no bias at a single step", "a mean over the batch"),
+    "rope": (
+        "angles of pairs, rotation of halves",
+        "masked scores are -5",
+        "values do not follow the beams",
+        "a ring that turns too early",
+        "keys of rejected drafts stay",
+        "counted beside the cache",
+        "positions made in rotate",
+        "a block mask ignored",
+        "angles by a product",
+    ),
+    "learned": (
+        "cached tokens not counted",
+        "explicit positions from 1",
+        "a table too short",
+        "positions of the mask cut at its beginning",
+    ),
+    "alibi": ("no bias at a single step", "a mean over the batch", "scaled by the logarithm of the length"),
     "t5": ("pads of the source read in the encoder",),
 }
 CORRECT = {"rope": "a sink", "alibi": "a window"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from clockhands.checking import examine
 from clockhands.checking.checks.check import CHECKS, Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.verdict.judge import Evidence, advise, follows_another, judge, measure
+from clockhands.checking.verdict.judge import advise, find_property, follows_another, judge, measure
 from clockhands.checking.verdict.outcome import Outcome, sentence
 from tests.checking.checks import planted
 from tests.checking.checks.test_planted import adapter
@@ -130,14 +132,6 @@ def test_only_the_judge_makes_outcomes() -> None:
     assert makers == {"verdict/judge.py", "result.py"}
 
 
-def test_evidence_gives_its_numbers() -> None:
-    first, again = Measurement(0.5, "at 3"), Measurement(0.25)
-    assert Evidence(inapplicable="why").numbers() == {}
-    alone = {"size": 0.5, "confirmed": None, "note": "at 3", "floor": None, "tokens": None}
-    assert Evidence(first=first).numbers() == alone
-    assert Evidence(first=first, repeated=again).numbers() == {**alone, "confirmed": 0.25}
-
-
 def test_what_is_raised_on_valid_input_is_a_failure_unless_it_need_not_be_offered() -> None:
     def raising(subject: Subject) -> Measurement:
         raise IndexError("index out of range")
@@ -219,3 +213,10 @@ def test_packing_under_a_mask_has_the_advice_of_packing_by_positions() -> None:
 def test_no_verdict_is_changed() -> None:
     before = outcomes(packing__positions="FAIL", packing__mask="FAIL", cache__steps="FAIL", causal__prefix="PASS")
     assert [o.verdict for o in advise(before)] == [o.verdict for o in before.values()]
+
+
+@pytest.mark.parametrize(("first", "offset"), [(0, False), (1, True), (2, True)])
+def test_a_model_that_counts_from_above_zero_has_an_offset(first: int, offset: bool) -> None:
+    subject: Any = SimpleNamespace(facts=SimpleNamespace(first=first))
+    declared = find_property("positions.explicit", subject)
+    assert (declared is not None and "padding_idx + 1" in declared.reason) is offset

@@ -136,12 +136,7 @@ def _matter(subject: Subject) -> Measurement:
     return Measurement(difference(read_across_gaps(subject, ids, stretched), subject.logits(ids)), wanted=True)
 
 
-@check(
-    "shift",
-    "angles paired wrongly; an offset added once only",
-    needs=("positions",),
-    uses=("moved positions",),
-)
+@check("shift", "angles paired wrongly; an offset added once only", needs=("positions",), uses=("moved positions",))
 def _shift(subject: Subject) -> Iterator[Measurement]:
     """All positions moved by the same amount change nothing.
 

@@ -76,11 +76,7 @@ def _full_mask(subject: Subject) -> Measurement:
     return Measurement(difference(subject.logits(ids, mask), subject.logits(ids)), f"{ids.shape[1]} tokens")
 
 
-@check(
-    "length.short",
-    "an axis of length 1 that is dropped or broadcast",
-    uses=("one text after another", "batches"),
-)
+@check("length.short", "an axis of length 1 that is dropped or broadcast", uses=("one text after another", "batches"))
 def _short(subject: Subject) -> Iterator[Measurement]:
     """Texts of one to five tokens are read as in a batch and as the beginnings of longer ones."""
     ids = subject.tokens(2, 12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import torch
@@ -14,7 +15,7 @@ from clockhands.errors import ClockhandsError
 _LENGTH = 20
 _PADS = 5
 _REPEATABLE = 0.01  # of a standard deviation: what low precision makes of sums in another order
-_SIZES = (7, 6)
+_SIZES = (7, 6), (4, 9)  # tokens of the documents in each row
 _BORDERS = "documents that read each other; positions that do not restart"
 
 
@@ -87,15 +88,23 @@ def _order(subject: Subject) -> Measurement:
     return Measurement(difference(subject.logits(ids.flip(0)).flip(0), subject.logits(ids)))
 
 
-@check("batch.unequal", "one length or one mask for all rows", uses=("batches", "right padding"), needs=("mask",))
+@check(
+    "batch.unequal",
+    "one length, one mask or one row's positions for all rows",
+    uses=("batches", "right padding", "left padding by the mask alone", "left-padded generate"),
+    needs=("mask",),
+)
 def _unequal(subject: Subject) -> Iterator[Measurement]:
-    """Rows of unequal length, padded on the right, answer what each answers alone."""
+    """Rows of unequal length, padded on the right, answer what each answers alone, as does one beside a left-padded."""
     ids, lengths = subject.tokens(3, _LENGTH), (_LENGTH, 13, 6)
     mask = torch.arange(_LENGTH, device=ids.device)[None] < torch.tensor(lengths, device=ids.device)[:, None]
     together = subject.logits(ids, mask)
     for row, length in enumerate(lengths):
         actual = _cut(subject, together[row : row + 1], slice(0, length))
         yield Measurement(difference(actual, subject.logits(ids[row : row + 1, :length])), f"{length} tokens")
+    with contextlib.suppress(NotImplementedError):  # a program may take pads at the end alone
+        together = subject.logits(ids, mask.flip(0, 1))
+        yield Measurement(difference(together[2:], subject.logits(ids[2:])), "beside rows with pads on the left")
 
 
 @check("deterministic", "randomness left on, or a state that stays behind", uses=("one text after another",))
@@ -140,8 +149,7 @@ def _positions_only(subject: Subject) -> Iterator[Measurement]:
 @check("packing.mask", _BORDERS, needs=("positions", "mask"), uses=("packing beside a mask or a cache",))
 def _with_mask(subject: Subject) -> Iterator[Measurement]:
     """Documents packed by position_ids beside an attention mask of ones do not see each other."""
-    ids = subject.tokens(1, sum(_SIZES))
-    return _compare_packed(subject, mask=torch.ones_like(ids, dtype=torch.bool))
+    return _compare_packed(subject, mask=torch.ones_like(_number_documents(subject), dtype=torch.bool))
 
 
 @check("packing.cache", _BORDERS, needs=("positions", "cache"), uses=("packing beside a mask or a cache",))
@@ -158,21 +166,21 @@ def _with_cache(subject: Subject) -> Iterator[Measurement]:
 )
 def _block_mask(subject: Subject) -> Iterator[Measurement]:
     """Documents packed under an explicit four-dimensional mask do not see each other."""
-    ids = subject.tokens(1, sum(_SIZES))
-    documents = _number_documents(ids)[0]
-    allowed = documents[:, None] == documents[None]
+    documents = _number_documents(subject)
+    allowed = (documents[:, :, None] == documents[:, None])[:, None]
     if subject.causal:
         allowed = allowed.tril()
     try:
-        subject.logits(ids, allowed[None, None])
+        subject.logits(subject.tokens(*documents.shape), allowed)
     except (ValueError, RuntimeError, IndexError, TypeError, AssertionError, ClockhandsError) as fault:
         raise Inapplicable("the model takes no four-dimensional mask") from fault
-    return _compare_packed(subject, mask=allowed[None, None])
+    return _compare_packed(subject, mask=allowed)
 
 
-def _number_documents(ids: Tensor) -> Tensor:
-    """Return the number [1, S] of every token's document."""
-    return torch.repeat_interleave(torch.arange(2), torch.tensor(_SIZES)).to(ids.device)[None]
+def _number_documents(subject: Subject) -> Tensor:
+    """Return the number [B, S] of every token's document: two to a row, which end at another place in each."""
+    rows = [torch.repeat_interleave(torch.arange(2), torch.tensor(sizes)) for sizes in _SIZES]
+    return torch.stack(rows).to(subject.tokens(1, 1).device)
 
 
 def _compare_packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Iterator[Measurement]:
@@ -180,13 +188,15 @@ def _compare_packed(subject: Subject, mask: Tensor | None = None, cache: object 
     guessed = mask is None or mask.dim() == 2
     if guessed and not hasattr(subject.adapter, "config") and not getattr(subject.adapter, "packs", False):
         raise Inapplicable("the model does not claim to take documents by their positions (packs=True)")
-    ids = subject.tokens(1, sum(_SIZES))
-    positions = torch.cat([subject.arange(1, size) for size in _SIZES], 1)
-    together = subject.packed(ids, mask, positions, cache, _number_documents(ids))
-    pairs = zip(together.split(list(_SIZES), 1), ids.split(list(_SIZES), 1), strict=True)
-    for number, (actual, document) in enumerate(pairs, 1):
-        own = subject.logits(document, positions=subject.arange(1, document.shape[1]))
-        yield Measurement(difference(actual, own), f"document {number} of 2")
+    documents = _number_documents(subject)
+    ids = subject.tokens(*documents.shape)
+    positions = torch.cat([torch.cat([subject.arange(1, size) for size in sizes], 1) for sizes in _SIZES])
+    together = subject.packed(ids, mask, positions, cache, documents)
+    for row, sizes in enumerate(_SIZES):
+        pairs = zip(together[row].split(list(sizes)), ids[row].split(list(sizes)), strict=True)
+        for number, (actual, document) in enumerate(pairs, 1):
+            own = subject.logits(document[None], positions=subject.arange(1, len(document)))
+            yield Measurement(difference(actual[None], own), f"document {number} of 2 in row {row + 1}")
 
 
 @check(

@@ -183,10 +183,7 @@ def _name(tables: dict[str, Tensor]) -> str:
 
 
 @_precision_check(
-    "precision.long",
-    "positions, angles or biases counted in low precision",
-    precise=False,
-    uses=(_LOADED, _CAST),
+    "precision.long", "positions, angles or biases counted in low precision", precise=False, uses=(_LOADED, _CAST)
 )
 def _long(subject: Subject) -> Measurement:
     """In bfloat16 the error of the logits does not grow along the text."""
@@ -207,10 +204,7 @@ def _long(subject: Subject) -> Measurement:
 
 
 @_precision_check(
-    "precision.order",
-    "a table that is kept in the precision of the first call",
-    precise=False,
-    uses=(_CAST, _AUTOCAST),
+    "precision.order", "a table that is kept in the precision of the first call", precise=False, uses=(_CAST, _AUTOCAST)
 )
 def _order(subject: Subject) -> Measurement:
     """What ran in bfloat16 before changes nothing in the model's own precision.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +15,13 @@ from torch import Tensor
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.fitting import biases
 from clockhands.checking.fitting.compare import centre, find_factor
-from clockhands.checking.fitting.places import Call, Plain, Read, replay, spread
-from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, listen
+from clockhands.checking.fitting.places import Call, Plain, Read, replay, varies
+from clockhands.checking.fitting.reading import Key, attend_to_itself, carries_beside_attention, find_entries, listen
+from clockhands.checking.fitting.rotation import Rotation
 from clockhands.checking.fitting.words import (
     Standing,
+    count_keys,
+    describe_other_rotation,
     describe_parts,
     describe_rotations,
     describe_seen,
@@ -28,18 +32,15 @@ from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
 
 _GROUPS = ("causal", "order", "cache", "padding", "batch", "positions", "shift", "packing", "state", "length")
-_KINDS = ("rotation", "place", "entry", "seen", "bias", "scale")
-_DROPPED = ("seen", "scale", "bias", "place", "entry", "rotation")
-"""The kinds of differences, in the order in which they are said, and in which each is tried to be left out."""
+_KINDS = ("rotation", "angle", "place", "entry", "seen", "bias", "scale")  # as they are said
+_DROPPED = ("seen", "scale", "bias", "place", "entry", "angle", "rotation")  # as each is tried to be left out
 _TIMES = "those of the whole text"
+_LOGITS = "has logits of attention"
 _AS_FIRST = "is masked as the first row is"
 
 
 def explain_check(subject: Subject, check: str) -> str:
-    """Return why a check of behaviour fails; empty of other checks, and where nothing that was read explains it.
-
-    What is said is mended in the same calls, and said only if the check passes then.
-    """
+    """Return why a check of behaviour fails, if mending that in its calls makes it pass; empty otherwise."""
     if check.partition(".")[0] not in _GROUPS or subject.module is None or not subject.aligned:
         return ""
     audible = subject.copy_audible(subject.seed, subject.dtype) if subject.redraw else subject.copy_untouched()
@@ -47,8 +48,14 @@ def explain_check(subject: Subject, check: str) -> str:
         twin, ids = audible.copy_untouched(), audible.tokens(1, 8)
         if difference(twin.logits(ids), twin.logits(ids)) > TOLERANCE:  # what is drawn at random explains anything
             return ""
-        return Case(audible, check).explain()
-    except Exception:  # a model may raise anything on a text of one token
+        with contextlib.suppress(Exception):  # a model may raise anything on a text of one token
+            if said := Case(audible, check).explain():
+                return said
+        alone = replay(audible, CHECKS[check], (), lambda _: (lambda _, x: attend_to_itself(x), lambda *_: None))
+        if alone.expected or alone.wanted or not carries_beside_attention(audible):
+            return ""
+        return "a state or a convolution beside attention: it fails too while each token attends to itself alone"
+    except Exception:  # as above
         return ""
 
 
@@ -66,13 +73,14 @@ class Case:
 
         self.first = replay(subject, self.law, self.entries, keep)
         self.plain = Plain(subject, self.entries, torch.cat([call.ids_BT.flatten() for call in self.calls]))
+        # Once a first state was met that is that of its token at no place, no key is known by its place.
         self.calls, self.strange = [], False
-        """Whether a first state was met that is that of its token at no place: no key is then known by its place."""
         replay(subject, self.law, self.entries, self._listen)
-        size = 2 * [len(self.plain.tokens)]
-        self.lost = {
-            key: torch.zeros(size, dtype=torch.bool, device=self.plain.tokens.device) for key in self.plain.layers
-        }
+        none = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
+        self.gains: dict[int, Tensor] = {}
+        """How many times as long the queries [B, S] of a reading are as those of their places, where that differs."""
+        self.others: dict[tuple[Key, bool], Rotation] = {}  # of queries, or keys, that are at no place of a plain text
+        self.lost = {key: none.clone() for key in self.plain.layers}
         """Which tokens of a layer, by their rows in the plain text, lack the keys of which."""
 
     def _listen(self, call: Call) -> tuple[Any, Any]:
@@ -93,14 +101,10 @@ class Case:
         def keep(index: int, state: Tensor) -> None:
             if index == 0:
                 call.states.append(state)
-                self.strange |= self.plain.describe_state(self.subject.get_module(), call) is not None
+                call.strange.extend(self.plain.describe_state(self.subject.get_module(), call))
+                self.strange |= bool(call.strange)
 
         return note, keep
-
-    def _describe_state(self, call: Call) -> str:
-        """Say how first states are none of their tokens'; empty where they are theirs, or nothing explains them."""
-        text = self.plain.describe_state(self.subject.get_module(), call)
-        return self._mixing if text == "" else text or ""
 
     @cached_property
     def _mixing(self) -> str:
@@ -123,7 +127,7 @@ class Case:
 
     def explain(self) -> str:
         """Return what is different in the calls, if the check passes with that mended; empty otherwise."""
-        if any(map(self._is_derailed, self.calls)):
+        if any(call.derailed for call in self.calls):
             return ""
         if self.law.name == "positions.matter" and self.plain.is_placeless():
             return "first states, queries, keys and biases are the same at every place: no position enters"
@@ -142,17 +146,6 @@ class Case:
                 kinds.remove(kind)
         return "; ".join(words[kind] for kind in kinds)
 
-    def _is_derailed(self, call: Call) -> bool:
-        """Whether a token that attends to itself alone leaves one layer as it should not: a value, or what is no place.
-
-        Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
-        """
-        columns, known = torch.arange(call.ids_BT.shape[1])[call.is_new].to(call.ids_BT.device), []
-        for read in call.reads.values():
-            own = (read.column_BJ[:, None] == columns[:, None]).any(-1)
-            known.append(bool((own | ~read.stood_q_BS.isnan())[call.real_BT[:, call.is_new]].all()))
-        return bool(known) and known[0] and not all(known)
-
     def _describe(self) -> dict[str, str]:
         """Return what differs, by kind, in words."""
         places: dict[tuple[str, str], list[tuple[str, bool, Standing]]] = defaultdict(list)
@@ -160,9 +153,8 @@ class Case:
         rest: dict[tuple[str, str], list[str]] = defaultdict(list)
         numbers = {key: f"in layer {number}" for number, key in enumerate(self.plain.layers, 1)}
         for call in self.calls:
-            name = self._name(call)
-            if strange := self._describe_state(call):
-                rest["entry", name].append(strange)
+            name = call.name(self.law.name)
+            rest["entry", name] += [text for words in call.strange if (text := words or self._mixing)]
             for key, read in call.reads.items():
                 for what, standing in self._place(call, key, read):
                     if len(standing["meant"]):
@@ -180,11 +172,19 @@ class Case:
                 said = [self._describe_seen(call, read, as_first=False) for call, read in reads]
             if sentences := [text for phrases in said for text in phrases]:
                 texts["seen"][join(sentences)].append(name)
+            for key in dict.fromkeys(read.key for _, read in reads):
+                own = [call for call, read in reads if read.key == key]
+                rest["angle", name] += self._describe_other_rotation(key, own)
         for (kind, name), sentences in rest.items():
-            text = max(dict.fromkeys(sentences), key=sentences.count)
+            text = max(dict.fromkeys(sentences), key=sentences.count, default="")
+            if kind == "angle":  # layers may have bases of their own
+                text = " and ".join(dict.fromkeys(sentences))
             if len({words for words in sentences if words.endswith(_TIMES)}) > 1:
                 text = "has ALiBi's slopes that follow the length of the text"
-            texts[kind][text].append(name)
+            if len({words for words in sentences if words.startswith(_LOGITS)}) > 1:
+                text = f"{_LOGITS} of another scale, which follows the length"
+            if text:
+                texts[kind][text].append(name)
         words = {kind: " and ".join(map(_name_calls, by.values(), by)) for kind, by in texts.items()}
         for rotations in self.plain.rotations.values():
             if text := describe_rotations(*rotations):
@@ -193,29 +193,24 @@ class Case:
             words["rotation"] = "queries and keys are rotated across heads, before they are split into these"
         return words
 
-    def _name(self, call: Call) -> str:
-        """Name a call as what is read in it."""
-        pads, behind = (int((~real).long().cumprod(1).sum(1).max()) for real in (call.real_BT, call.real_BT.flip(1)))
-        if call.cached and call.past:
-            return "each decode step" if call.new == 1 else "each later chunk"
-        if self.law.name.startswith("packing."):
-            return "a packed text"
-        if call.explicit:
-            return "a text whose positions are given"
-        if pads:
-            return f"behind {pads} pads the text"
-        if behind:
-            return f"before {behind} pads the text"
-        batched = len(call.ids_BT) > 1 and (self.law.name.startswith("batch.") or not call.real_BT.all())
-        return "a row of a batch" if batched else "a text"
+    def _describe_other_rotation(self, key: Key, calls: Sequence[Call]) -> list[str]:
+        """Say how new tokens that are at no place rotate otherwise than in a plain text."""
+        said = {}
+        for keys, plain in enumerate(self.plain.rotations[key]):
+            if plain is None or not plain.rotates:
+                continue
+            if other := self.plain.fit_other_rotation(key, calls, bool(keys)):
+                self.others[key, bool(keys)] = other
+                said["with its keys " if keys else "with its queries "] = describe_other_rotation(other, plain)
+        alike = len(said) == 2 and len(set(said.values())) == 1
+        return [*said.values()][:1] if alike else [side + words for side, words in said.items()]
 
     def _place(self, call: Call, key: Key, read: Read) -> Iterator[tuple[str, Standing]]:
         """Yield where new tokens stand, by their first states or their queries and keys, and the keys of the cache.
 
         Nothing is yielded of an attention that is given no position: its keys are the same at every place.
         """
-        plain = self.plain.layers[key].k_BHTK
-        if spread(plain, 2) < 1e-4 * float(plain.abs().max()):
+        if not varies(self.plain.layers[key].k_BHTK, 2):
             return
         new, total = call.is_new, call.ids_BT.shape[1]
         real, meant = call.real_BT[:, new], call.places_BT[:, new]
@@ -226,8 +221,8 @@ class Case:
         if bool(((read.stood_q_BS - keys).abs() < 0.03)[real].all()):
             sides = {"": keys}
         table = self.plain.entry_NPD
-        if call.states and table is not None and spread(table, 1) > 1e-4 * float(table.abs().max()):
-            entry = self.plain.locate_states(call)
+        if call.states and table is not None and varies(table, 1):
+            entry = self.plain.locate_states(call, table)
             sides = {"": entry} if bool((entry != meant)[real & ~entry.isnan()].any()) else sides
         counted = {
             "meant": meant,
@@ -272,19 +267,16 @@ class Case:
             return ["has its keys in another order than they were read"]
         first = meant[:1].expand_as(meant)
         keyed = real & first.any(-1)  # a query without any key may be shown all
-        if (
-            as_first
-            and len(meant) > 1
-            and torch.equal((counts > 0)[keyed], first[keyed])
-            and bool((meant != first)[keyed].any())
-        ):
+        told_apart = len(meant) > 1 and bool((meant != first)[keyed].any())
+        if as_first and told_apart and torch.equal((counts > 0)[keyed], first[keyed]):
             return [_AS_FIRST]
         b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
         rows = self.plain.rows(call.ids_BT)
         self.lost[read.key][rows[b, call.past + s], rows[b, t]] = True
-        kept, origin = call.real_BT[:, None].expand_as(meant)[real], self._find_origin(call, read)
-        documents = self.law.name.startswith("packing.")
-        said = describe_seen(counts[real], meant[real], own[real], kept, documents, most(orphans), origin)
+        kept, documents = call.real_BT[:, None].expand_as(meant)[real], self.law.name.startswith("packing.")
+        said = describe_seen(counts[real], meant[real], own[real], kept, documents)
+        if strangers := most(orphans):
+            said.append(f"sees {count_keys(strangers)} {self._find_origin(call, read)}")
         begun = call.real_BT[:, None] & (torch.arange(total, device=own.device) <= own[..., None] - call.past)
         if call.past and said and torch.equal((counts > 0)[real], begun[real]):
             return [f"{said[0]}: it is masked as if it began the text"]
@@ -292,10 +284,7 @@ class Case:
 
     def _find_origin(self, call: Call, read: Read) -> str:
         """Say whose the first key is that is none of its text's."""
-        orphans = (read.column_BJ < 0).nonzero().tolist()
-        if not orphans:
-            return ""
-        b, j = orphans[0]
+        b, j = (read.column_BJ < 0).nonzero()[0].tolist()
         vector, rows = read.attention.k_BHTK[b, :, j], torch.arange(len(self.plain.tokens))
         near = call.places_BT[b, min(j, call.places_BT.shape[1] - 1)].expand(len(rows))
         fits = {
@@ -317,8 +306,18 @@ class Case:
 
     def _describe_logits(self, call: Call, read: Read) -> Iterator[tuple[str, str]]:
         """Say how a scale or a bias is another than in a plain text."""
-        want, known = self._find_bias(call, read)
-        products, added = self._split(read.key, read.attention)
+        plain, rows = self.plain.layers[read.key].q_BHSK, self.plain.rows(call.ids_BT)[:, call.is_new]
+        places = call.places_BT[:, call.is_new].clamp(0, plain.shape[2] - 1)
+        own_BHSK, q = plain[rows, :, places].transpose(1, 2), read.attention.q_BHSK.double()
+        factors = (q * own_BHSK).sum(-1) / own_BHSK.square().sum(-1)
+        fits = (q - factors[..., None] * own_BHSK).abs().amax((1, 3)) < 1e-3 * float(own_BHSK.abs().max())
+        gains = torch.where(fits & call.real_BT[:, call.is_new], factors.mean(1), 1.0)
+        if float((gains - 1).abs().max()) > 2e-3 and float((factors - factors[:, :1]).abs().amax(1)[fits].max()) < 1e-3:
+            self.gains[id(read)] = gains
+            times = float(gains.flatten()[gains.log().abs().argmax()])
+            yield "scale", f"has queries {times:.4g} times as long: a temperature of another position"
+        want, known = self.plain.find_bias(call, read)
+        products, added = self.plain.split(read.key, read.attention)
         for b in call.real_BT.sum(1).argsort(descending=True).tolist():
             shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.is_new][:, None]
             mine, wanted = torch.where(shown, added[b], 0.0), torch.where(shown, want[b], 0.0)
@@ -327,8 +326,9 @@ class Case:
         else:
             return
         left, right = centre(mine - wanted, shown), centre(products[b], shown)
-        if find_factor(left, right, max(1.0, float(right.abs().max())), 2e-3) is not None:
-            yield "scale", "has logits of attention of another scale, which follows the length"
+        more = find_factor(left, right, max(1.0, float(right.abs().max())), 2e-3)
+        if more is not None:
+            yield "scale", f"{_LOGITS} {1 + more:.4g} times as large"
             return
         distances, text = self._name_distances(call, read, mine, shown, b), biases.describe_bias(mine, wanted, shown)
         # Of one query, or slopes, what is the bias of other distances may be another bias as well.
@@ -341,31 +341,16 @@ class Case:
         columns = torch.arange(call.ids_BT.shape[1], device=shown.device)
         new, keys = columns[call.is_new], read.column_BJ[b].clamp(min=0)
         counted = "does not take its distances from the positions that are given"
-        tried = [(counted if call.explicit else "counts what is masked in its distances", new)]
+        tried = {counted if call.explicit else "counts what is masked in its distances": new}
         if call.past:
-            tried.append(("measures its distances as if it began the text", new - call.past))
-        for words, queries in tried:
+            tried["measures its distances as if it began the text"] = new - call.past
+        for words, queries in tried.items():
             ahead = keys[None] - queries[:, None]
             for back in (-ahead, ahead.abs()):  # of a key ahead of its query the bias is that of 0, or of as far behind
                 wanted = by_distance[:, back.clamp(0, by_distance.shape[1] - 1)]
                 if not biases.differ(mine, torch.where(shown, wanted, 0.0), shown):
                     return words
         return ""
-
-    def _split(self, key: Key, attention: Attention) -> tuple[Tensor, Tensor]:
-        """Return the products of queries and keys at the scale of a plain text, and what the logits are beyond them."""
-        products = self.plain.layers[key].scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
-        return products, attention.logits_BHST.double() - products
-
-    def _find_bias(self, call: Call, read: Read) -> tuple[Tensor, Tensor]:
-        """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
-        bias = self.plain.layers[read.key].bias_HST
-        q, k = call.places_BT[:, call.is_new], call.places_BT.gather(1, read.column_BJ.clamp(min=0))
-        known = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
-        if self.subject.causal:
-            known = known & (q[..., None] >= k[:, None]) & (read.column_BJ >= 0)[:, None]
-        top = len(bias[0]) - 1
-        return bias[:, q.clamp(0, top)[..., None], k.clamp(0, top)[:, None]].transpose(0, 1), known
 
     def _passes(self, kinds: frozenset[str]) -> bool:
         """Whether the check passes with differences of these kinds mended in its calls."""
@@ -408,19 +393,31 @@ class Case:
             q = queries.move(q, torch.nan_to_num(want_q - read.stood_q_BS))
         if "place" in kinds and keys is not None and keys.rotates:
             k = keys.move(k, torch.nan_to_num(want_k - read.stood_k_BJ))
+        for is_key, plain in enumerate((queries, keys) if "angle" in kinds else ()):
+            other = self.others.get((read.key, bool(is_key)))
+            if other is None or plain is None:
+                continue
+            at_BX, stood = (want_k, read.stood_k_BJ) if is_key else (want_q, read.stood_q_BS)
+            x = k if is_key else q
+            back = _map(plain.matrices(at_BX) @ torch.linalg.inv(other.matrices(at_BX)), x)
+            x = torch.where(stood.isnan()[:, None, :, None], back, x)
+            q, k = (q, x) if is_key else (x, k)
         if "rotation" in kinds and queries is not None and keys is not None:
             right = queries if queries.count else keys
             clean = replace(right, second_SC=right.first_SC)
-            undo_q, undo_k = (
-                clean.matrices(places) @ torch.linalg.inv(rotation.matrices(places))
-                for rotation, places in ((queries, want_q), (keys, want_k))
+            sides = ((queries, want_q, q), (keys, want_k, k))
+            q, k = (_map(clean.matrices(at) @ torch.linalg.inv(own.matrices(at)), x) for own, at, x in sides)
+        if "rotation" in kinds and read.key in self.plain.across:  # rotated before they were split into heads
+            wide = zip(self.plain.across[read.key], (want_q, want_k), (q, k), strict=True)
+            joined = ((own.matrices(at), x.transpose(1, 2).flatten(2)[:, None]) for own, at, x in wide)
+            q, k = (
+                _map(torch.linalg.inv(own), x)[:, 0].unflatten(2, (-1, q.shape[-1])).transpose(1, 2)
+                for own, x in joined
             )
-            q, k = (torch.einsum("bsij,bhsj->bhsi", undo, x) for undo, x in ((undo_q, q), (undo_k, k)))
-        if "rotation" in kinds and read.key in self.plain.across:
-            turns = zip(self.plain.across[read.key], (want_q, want_k), (q, k), strict=True)
-            q, k = (_rotate_back(x, across.matrices(places)) for across, places, x in turns)
-        want, inside = self._find_bias(call, read)
-        _, added = self._split(read.key, attention)
+        want, inside = self.plain.find_bias(call, read)
+        _, added = self.plain.split(read.key, attention)
+        if "scale" in kinds and id(read) in self.gains:
+            q = q / self.gains[id(read)][:, None, :, None]
         if "scale" in kinds or "bias" in kinds:
             added = torch.where(inside[:, None], want, added)
         allowed = read.seen_BSJ
@@ -436,14 +433,11 @@ class Case:
         return torch.where(call.real_BT[:, new][:, None, :, None], logits, attention.logits_BHST)
 
 
-def _rotate_back(x_BHSK: Tensor, maps: Tensor) -> Tensor:
-    """Undo maps [B, S, H * K, H * K] that were made before vectors were split into heads."""
-    joined = torch.einsum("bsij,bsj->bsi", torch.linalg.inv(maps), x_BHSK.transpose(1, 2).flatten(2))
-    return joined.unflatten(2, (x_BHSK.shape[1], -1)).transpose(1, 2)
+def _map(maps_BSKK: Tensor, x_BHSK: Tensor) -> Tensor:
+    return torch.einsum("bsij,bhsj->bhsi", maps_BSKK, x_BHSK)
 
 
 def _name_calls(names: Sequence[str], text: str) -> str:
     """Begin a sentence with its calls, unless it has a beginning; what every text does is not said of pieces again."""
-    if text.startswith("the "):
-        return text
-    return f"{'a text' if 'a text' in names else ' and '.join(dict.fromkeys(names))} {text}"
+    calls = "a text" if "a text" in names else " and ".join(dict.fromkeys(names))
+    return text if text.startswith("the ") else f"{calls} {text}"

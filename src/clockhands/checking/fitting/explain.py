@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,18 @@ from torch import Tensor, nn
 
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.compare import find_ratio, make_distances
+from clockhands.checking.fitting.compare import find_ratio, list_numbers, make_distances
 from clockhands.checking.fitting.reading import Key, Layer, find_entries, listen, read
-from clockhands.checking.fitting.rotation_words import Settings, compare_rotations, read_settings
-from clockhands.checking.fitting.words import describe_entry
+from clockhands.checking.fitting.rotation import (
+    LAYOUT_WORDS,
+    Rotation,
+    find_base,
+    find_pairs,
+    fit_rotation,
+    multiply_by_place,
+    same_angles,
+)
+from clockhands.checking.fitting.words import describe_entry, describe_places
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
 
@@ -27,9 +36,9 @@ _LENGTH, _ROWS = 72, 8
 class Difference:
     """One thing that is done otherwise than in the reference, in words, and how it is undone there.
 
-    ``place`` counts attentions in the order of a pass; of a state (``kind`` "entry") it counts the entries of
-    ``find_entries``. ``rotations`` are maps [S, K, K] that make queries and keys those of the reference; ``gain`` is
-    how many times as large logits are.
+    ``place`` counts attentions in the order of a pass; of a state (``kind`` "entry") it counts the entries.
+    ``rotations`` are maps [S, K, K] that make queries and keys those of the reference; ``gain`` is how many times as
+    large logits are.
     """
 
     place: int
@@ -39,8 +48,7 @@ class Difference:
     gain: float = 1.0
 
 
-_Clue = tuple[str, list[Difference]]
-"""A sentence that explains, with the differences it stands for."""
+_Clue = tuple[str, list[Difference]]  # a sentence that explains, with the differences it stands for
 
 
 def explain(
@@ -100,15 +108,9 @@ class Pair:
         if len(self.entries[0]) == len(self.entries[1]):
             for index, (state, other) in enumerate(zip(*self.states, strict=True)):
                 differences += [Difference(index, "entry", words) for words in describe_entry(state, other)]
-        reference = self.theirs.get_module()
-        tables = (part.num_embeddings for part in reference.modules() if isinstance(part, nn.Embedding))
-        sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket
-        settings = read_settings(reference)
-        for index, (ours, theirs) in enumerate(zip(self.mine, self.wanted, strict=True)):
-            differences += [
-                *_compare_angles(index, ours, theirs, settings),
-                *_compare_logits(index, ours, theirs, sizes),
-            ]
+        for index, pair in enumerate(zip(self.mine, self.wanted, strict=True)):
+            differences += _compare_angles(index, *pair, self.theirs.get_module())
+            differences += _compare_logits(index, *pair, self.theirs.get_module())
         said: dict[tuple[str, str], list[Difference]] = defaultdict(list)
         for item in differences:
             said[item.kind, item.words].append(item)
@@ -184,9 +186,9 @@ def _find_side(name: str) -> str:
     return "encoder" if "encoder" in name.split(".") else "decoder"
 
 
-def _compare_angles(index: int, ours: Layer, theirs: Layer, settings: Settings) -> Iterator[Difference]:
-    queries = compare_rotations(ours.q_BHSK.flatten(0, 1), theirs.q_BHSK.flatten(0, 1), settings)
-    keys = compare_rotations(ours.k_BHTK.flatten(0, 1), theirs.k_BHTK.flatten(0, 1), settings)
+def _compare_angles(index: int, ours: Layer, theirs: Layer, reference: nn.Module) -> Iterator[Difference]:
+    queries = _compare_rotations(ours.q_BHSK.flatten(0, 1), theirs.q_BHSK.flatten(0, 1), reference)
+    keys = _compare_rotations(ours.k_BHTK.flatten(0, 1), theirs.k_BHTK.flatten(0, 1), reference)
     if queries is None or keys is None:
         return
     if queries[0] == keys[0]:
@@ -200,7 +202,7 @@ def _compare_angles(index: int, ours: Layer, theirs: Layer, settings: Settings) 
         yield Difference(index, "rotation", " and ".join(said), (queries[1], keys[1]))
 
 
-def _compare_logits(index: int, ours: Layer, theirs: Layer, sizes: frozenset[int]) -> Iterator[Difference]:
+def _compare_logits(index: int, ours: Layer, theirs: Layer, reference: nn.Module) -> Iterator[Difference]:
     """Yield differences of the scale, the bias and the mask, where both are known."""
     if not (ours.exact and theirs.exact):
         return
@@ -221,6 +223,8 @@ def _compare_logits(index: int, ours: Layer, theirs: Layer, sizes: frozenset[int
         if abs(gain - 1) > 1e-3 and not amplitude:
             yield Difference(index, "scale", words, gain=gain)
     both = ours.allowed_ST & theirs.allowed_ST
+    tables = (part.num_embeddings for part in reference.modules() if isinstance(part, nn.Embedding))
+    sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket
     if words := biases.describe_bias(ours.bias_HST, theirs.bias_HST, both, sizes):
         yield Difference(index, "bias", words)
     if not torch.equal(ours.allowed_ST, theirs.allowed_ST):
@@ -252,3 +256,151 @@ def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:
     elif back != wanted_back and back is not None:
         rest = ", the reference none" if wanted_back is None else f", not {wanted_back + 1}"
         yield f"has a window of {back + 1}{rest}"
+
+
+def _compare_rotations(
+    mine_NSK: Tensor, wanted_NSK: Tensor, reference: nn.Module
+) -> tuple[list[str], Tensor, float] | None:
+    """Compare how queries or keys turn; None where the turn of either cannot be fitted or said.
+
+    Returns what differs in words, the maps [S, K, K] that undo it, and by how many positions the angles at place 0
+    are ahead of the reference's.
+    """
+    plain_NK, order = wanted_NSK[:, 0], torch.arange(mine_NSK.shape[-1], device=mine_NSK.device)
+    theirs, ours = fit_rotation(wanted_NSK), fit_rotation(mine_NSK, plain_NK)
+    if theirs is None:
+        return None
+    if ours is None:  # the channels of ours in the order of the reference's: weights that are laid out otherwise
+        gaps, order = (mine_NSK[:, 0, :, None] - plain_NK[:, None, :]).abs().amax(0).min(0)
+        if float(gaps.max()) >= 1e-4 * float(plain_NK.abs().max()) or len(order.unique()) < len(order):
+            return None
+        ours = fit_rotation(mine_NSK[..., order], plain_NK)
+    if ours is not None:
+        undo, said = torch.linalg.inv(ours.matrices() / ours.gain)[..., order.argsort()], []
+    else:  # no rotation of the reference's pairs: one of its own, in channels of another order
+        ours, said = fit_rotation(mine_NSK), ["rotates queries and keys whose channels stand in another order"]
+        if ours is None:
+            return None
+        undo = torch.linalg.inv(ours.matrices())[:, order]
+    words = _describe_rotation(ours, theirs, reference)
+    if words is None:
+        return None
+    offset = 0
+    if ours.count and ours.layout == theirs.layout and ours.first_SC.shape == theirs.first_SC.shape:
+        speeds, ahead = theirs.speeds_C, ours.first_SC[:1] - theirs.first_SC[:1]
+        offset = next((by for by in sorted(range(-64, 65), key=abs) if same_angles(ahead, by * speeds[None])), 0)
+    return [*said, *words], theirs.matrices() @ undo, offset
+
+
+def _describe_rotation(ours: Rotation, theirs: Rotation, reference: nn.Module) -> list[str] | None:
+    """Return how one rotation of the same vectors differs from another, in sentences; None if it has no words."""
+    if not ours.count or not theirs.count:
+        same = ours.count == theirs.count
+        return [] if same else ["does not rotate" if theirs.count else "rotates, the reference not"]
+    said: list[str] = []
+    if ours.count != theirs.count:
+        said.append(f"rotates {ours.count} of {ours.width} channels, the reference {theirs.count}")
+    elif ours.start != theirs.start:
+        said.append(f"rotates the channels from {ours.start} on, the reference from {theirs.start} on")
+    if ours.layout != theirs.layout:
+        said.append(f"rotates {LAYOUT_WORDS[ours.layout]}, the reference {LAYOUT_WORDS[theirs.layout]}")
+    if not ours.is_rotation:
+        mixed = _describe_mixture(ours, theirs) if ours.count == theirs.count else ""
+        return [*said, mixed] if mixed else None
+    mine, wanted = ours.rotated_SC, theirs.rotated_SC
+    if same_angles(mine, -wanted) and not same_angles(mine, wanted):
+        said.append("rotates the other way")
+    elif not same_angles(mine, wanted) and ours.keeps(ours.speeds_C):
+        said += _describe_speeds(ours, theirs, reference)
+    elif not same_angles(mine, wanted):
+        rows = ((mine[:, None] - wanted[None]) / 2).sin().abs().amax(-1).argmin(1)  # whole turns aside
+        if not same_angles(mine, wanted[rows]):
+            return None
+        said.append(describe_places({"meant": torch.arange(len(rows)), "stood": rows}))
+    length = find_ratio(ours.amplitude_C, torch.ones_like(ours.amplitude_C), 2e-3)
+    if length is None:
+        return None
+    if abs(length - 1) >= 1e-4:
+        scalings = [vars(part).get("attention_scaling") for part in reference.modules()]
+        lacked = next((x for x in scalings if isinstance(x, float) and x != 1 and abs(length * x - 1) < 1e-3), None)
+        known = f"lacks the attention factor {lacked:.4g} (YaRN's temperature)" if lacked else ""
+        said.append(known or f"makes what it rotates {length:.4g} times as long")
+    return said
+
+
+def _describe_mixture(ours: Rotation, theirs: Rotation) -> str:
+    """Of a map that is no rotation: both members of a pair turn by angles of other pairs, or one sign is wrong."""
+    by_channel = ours.first_SC.new_empty(len(ours.first_SC), ours.count)
+    a, b = find_pairs(0, ours.count, ours.layout)
+    by_channel[:, a], by_channel[:, b] = ours.first_SC, ours.second_SC
+    for layout in LAYOUT_WORDS:
+        pair_of = torch.cat(find_pairs(0, ours.count, layout)).argsort() % (ours.count // 2)
+        if same_angles(by_channel, theirs.first_SC[:, pair_of]):
+            return f"lays angles out in {LAYOUT_WORDS[layout]} and rotates {LAYOUT_WORDS[ours.layout]}"
+    for sign, member in ((-1, "first"), (1, "second")):
+        if same_angles(ours.first_SC, sign * theirs.first_SC) and same_angles(ours.second_SC, -sign * theirs.second_SC):
+            return f"has the sign of the {member} member of each pair wrong, which is no rotation"
+    return ""
+
+
+def _describe_speeds(ours: Rotation, theirs: Rotation, reference: nn.Module) -> list[str]:
+    """Other frequencies: by base and factor where they are powers, by the reference's rule, else all of them."""
+    mine, wanted = _find_power(ours), _find_power(theirs)
+    if mine and wanted:
+        said = [] if mine[0] == wanted[0] else [f"has base {_number(mine[0])}, not {_number(wanted[0])}"]
+        if abs(mine[1] / wanted[1] - 1) > 1e-3:
+            divided = f"divides positions by {mine[1]:.4g}, not by {wanted[1]:.4g}"
+            said.append(f"does not divide positions by {wanted[1]:.4g}" if abs(mine[1] - 1) < 1e-3 else divided)
+        return said
+    slowest, share = float(ours.speeds_C[-1]), (len(ours.speeds_C) - 1) / len(ours.speeds_C)
+    config: Any = getattr(reference, "config", None)
+    config = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else None
+    rope = getattr(config, "rope_parameters", None) or {}
+    for rule in [rope] if "rope_theta" in rope else rope.values():
+        if not isinstance(rule, dict) or not _follows(theirs, rule, config):
+            continue
+        kind, theta, factor = str(rule.get("rope_type")), float(rule.get("rope_theta") or 0), rule.get("factor")
+        if mine and abs(mine[1] - 1) < 1e-3:
+            base = [] if abs(mine[0] / theta - 1) < 1e-3 else [f"has base {_number(mine[0])}, not {_number(theta)}"]
+            return [*base, f"leaves out the scaling {kind!r} of the reference"]
+        if slowest <= 0 or not theta or not isinstance(factor, (int, float)):
+            continue
+        # Rules divide the slowest pair by the whole factor: by which factor, or base, would it be what it is?
+        value = float(f"{theta**-share / slowest:.4g}")
+        if _follows(ours, {**rule, "factor": value}, config):
+            return [f"has factor {_number(value)}, not {_number(factor)} in its scaling {kind!r}"]
+        value = float(f"{(slowest * factor) ** (-1 / share):.4g}")
+        if _follows(ours, {**rule, "rope_theta": value}, config):
+            return [f"has base {_number(value)}, not {_number(theta)}"]
+    mine_words, their_words = (list_numbers(x.speeds_C, digits=3) for x in (ours, theirs))
+    return [f"rotates its pairs by {mine_words} a position, the reference by {their_words}"]
+
+
+def _follows(rotation: Rotation, rule: dict[str, Any], config: Any) -> bool:
+    """Whether frequencies are those of a rule of transformers with these settings."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    config = copy.deepcopy(config)
+    config.rope_parameters = dict(rule)
+    try:
+        make = ROPE_INIT_FUNCTIONS[str(rule.get("rope_type"))]
+        speeds = make(config, torch.device("cpu"), seq_len=len(rotation.first_SC))[0].to(rotation.first_SC)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return speeds.shape == rotation.speeds_C.shape and rotation.keeps(speeds)
+
+
+def _find_power(rotation: Rotation) -> tuple[float, float] | None:
+    """Base and factor of frequencies that are powers of a base, divided by one factor."""
+    if bool((rotation.speeds_C <= 0).any()):
+        return None
+    factor = 1 / float(rotation.speeds_C[0])
+    factor = round(factor, 3) if abs(factor - round(factor, 3)) < 1e-4 * factor else factor
+    speeds = rotation.speeds_C * factor
+    angles = rotation.rotated_SC if factor == 1 else multiply_by_place(speeds, len(rotation.first_SC))
+    base = find_base(speeds, angles)
+    return None if base is None else (base, factor)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 and value == int(value) else f"{value:.4g}"

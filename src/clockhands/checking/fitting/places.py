@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
 
 _NEAR = 1e-4
-_LENGTH = 96
+_LENGTH, _SHORTER = 96, 44
 _NEAR_BY = 12
 
 
@@ -58,8 +58,8 @@ class Call:
     ``places_BT`` is where each token is meant to stand, ``real_BT`` false for pads, ``kept_BST`` which keys each new
     token is meant to see as far as the arguments say. ``explicit``: positions came as an argument. ``undone``: tokens
     were taken back from the cache before; ``replaced`` has the ids and places of its rows before they were reordered.
-    ``states`` has the state [B, S, D] that entered the first block, and
-    ``reads`` the attentions, once the call was listened to.
+    Once the call was listened to, ``states`` has the state [B, S, D] that entered the first block, ``strange`` how it
+    is that of no place, and ``reads`` the attentions.
     """
 
     ids_BT: Tensor
@@ -72,6 +72,7 @@ class Call:
     undone: bool
     replaced: tuple[Tensor, Tensor] | None
     states: list[Tensor] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
     reads: dict[Key, Read] = field(default_factory=dict)
 
     @property
@@ -83,6 +84,32 @@ class Call:
     def is_new(self) -> slice:
         """The columns of the new tokens."""
         return slice(self.past, None)
+
+    @property
+    def derailed(self) -> bool:
+        """Whether a token that attends to itself alone leaves one layer as it should not: a value, or what is no place.
+
+        Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
+        """
+        columns, known = torch.arange(self.ids_BT.shape[1])[self.is_new].to(self.ids_BT.device), []
+        for heard in self.reads.values():
+            own = (heard.column_BJ[:, None] == columns[:, None]).any(-1)
+            known.append(bool((own | ~heard.stood_q_BS.isnan())[self.real_BT[:, self.is_new]].all()))
+        return bool(known) and known[0] and not all(known)
+
+    def name(self, check: str) -> str:
+        """Name it as what is read in it."""
+        if self.cached and self.past:
+            return "each decode step" if self.new == 1 else "each later chunk"
+        if check.startswith("packing."):
+            return "a packed text"
+        if self.explicit:
+            return "a text whose positions are given"
+        for side, real in (("behind", self.real_BT), ("before", self.real_BT.flip(1))):
+            if pads := int((~real).long().cumprod(1).sum(1).max()):
+                return f"{side} {pads} pads the text"
+        batched = len(self.ids_BT) > 1 and (check.startswith("batch.") or not self.real_BT.all())
+        return "a row of a batch" if batched else "a text"
 
 
 def replay(
@@ -112,15 +139,13 @@ def replay(
         def outer(cache: Any, by: Any) -> None:
             inner(cache, by)
             before = vars(cache)["read_before"]
-            vars(cache)["read_before"] = tuple(change(part, by) for part in before)
-            vars(cache)["changed"] = name, before[:2]
+            vars(cache).update(read_before=tuple(change(part, by) for part in before), changed=(name, before[:2]))
 
         if inner is not None:
             setattr(adapter, name, outer)
 
     def make_cache() -> Any:
-        """Return a cache on which something can be noted, which a plain list or dict is not."""
-        cache = make()
+        cache = make()  # on which something can be noted, which a plain list or dict is not
         return cache if hasattr(cache, "__dict__") else type("Cache", (type(cache),), {})(cache)
 
     adapter.logits = logits
@@ -136,7 +161,8 @@ def _understand(
     subject: Subject, packs: bool, ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Any
 ) -> Call:
     """Work out from its arguments what one call means."""
-    before = vars(cache).get("read_before") if cache is not None else None
+    noted = {} if cache is None else vars(cache)
+    before = noted.get("read_before")
     new, past = ids.shape[1], 0 if before is None else before[0].shape[1]
     total, flat = past + new, mask if mask is not None and mask.dim() == 2 else None
     real = torch.ones_like(ids, dtype=torch.bool) if flat is None else flat[:, -new:].bool()
@@ -158,7 +184,7 @@ def _understand(
     elif packs:
         document = (places.diff(prepend=places[:, :1]) < 0).cumsum(1)
         kept &= document[:, -new:, None] == document[:, None]
-    change, rows = vars(cache).get("changed", ("", None)) if cache is not None else ("", None)
+    change, rows = noted.get("changed", ("", None))
     replaced = rows if change == "reorder" else None
     return Call(ids, places, real, kept, new, positions is not None, cache is not None, change == "roll_back", replaced)
 
@@ -172,14 +198,18 @@ class Plain:
     """
 
     def __init__(self, subject: Subject, entries: tuple[str, ...], tokens: Tensor) -> None:
-        self.tokens = tokens.unique()
+        self.tokens, self.causal = tokens.unique(), subject.causal
         self.length = min(_LENGTH, (subject.facts.limit or _LENGTH) - subject.facts.first)
 
         def read_rows(tokens: Tensor, sources: set[Key] | None = None) -> Reading:
             ids = tokens[:, None].repeat(1, self.length)
             return read(subject.copy_untouched(), entries, ids, Subject.logits, sources)
 
-        every = read_rows(self.tokens)
+        try:
+            every = read_rows(self.tokens)
+        except Exception:  # of a table that ends before, and says so nowhere
+            self.length = min(self.length, _SHORTER)
+            every = read_rows(self.tokens)
         self.sources = {key for key, attention in every.attentions.items() if reads_source(attention)}
         last = read_rows(self.tokens[-1:], self.sources)
         alone = list(zip((state[-1:] for state in every.states), last.states, strict=True))
@@ -232,32 +262,75 @@ class Plain:
                 nearest = known[(stands[known] - places[b, known]).abs().argmin()]
                 column[b, j], stood_k[b, j] = nearest, stands[nearest]
                 continue
-            # At no known place it may still be its token's key if a state is strange, or its place was not read.
-            readable = j >= total or 0 <= int(places[b, j]) < self.length
-            readable |= rotation is not None and rotation.rotates
-            column[b, j] = j if j < total and (strange or not readable or not call.real_BT[b, j]) else -1
+            # At no known place it may still be its token's key, rotated otherwise, or where places cannot be read.
+            rotates = rotation is not None and rotation.rotates
+            unread = j < total and not rotates and not 0 <= int(places[b, j]) < self.length
+            kept = j < total and (strange or unread or not call.real_BT[b, j])
+            column[b, j] = j if kept or (j < total and self.is_rotated(key, rows[b, j], keys_BJHK[b, j])) else -1
         seen = find_seen(attention.logits_BHST.double()).any(1)
         return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
 
+    def is_rotated(self, key: Key, row: Tensor, vectors_HK: Tensor) -> bool:
+        """Whether the vectors of each head are as long as those of a token's key, however they are rotated."""
+        plain = self.layers[key].k_BHTK[row, :, 0].norm(dim=-1)
+        return bool(((vectors_HK.double().norm(dim=-1) / plain - 1).abs() < _NEAR).all())
+
+    def fit_other_rotation(self, key: Key, calls: Sequence[Call], keys: bool) -> Rotation | None:
+        """Fit how the queries or keys of new tokens rotate that are at no place of a plain text, from place 0 on."""
+        plain = self.layers[key].k_BHTK if keys else self.layers[key].q_BHSK
+        seen: dict[int, tuple[Tensor, Tensor]] = {}
+        for call in calls:
+            rows, own = self.rows(call.ids_BT), call.reads[key]
+            vectors, stood = own.attention.q_BHSK, own.stood_q_BS
+            columns = torch.arange(call.past, call.ids_BT.shape[1], device=rows.device).expand(stood.shape)
+            if keys:
+                vectors, columns, stood = own.attention.k_BHTK, own.column_BJ, own.stood_k_BJ
+            for b, j in (stood.isnan() & (columns >= call.past)).nonzero().tolist():
+                place, row = call.places_BT[b, columns[b, j]], rows[b, columns[b, j]]
+                seen.setdefault(int(place), (plain[row, :, 0], vectors[b, :, j]))
+        first = min(seen, default=0)
+        places = [place for place in sorted(seen) if all(before in seen for before in range(first, place))]
+        if len(places) < 4 or plain.shape[1] < 3:  # of fewer heads any map of two channels would do
+            return None
+        before, after = (torch.stack([seen[place][side] for place in places], 1) for side in (0, 1))
+        fitted = fit_rotation(after, before)
+        if fitted is None or not fitted.rotates:
+            return None
+        angles = fitted.first_SC - first * fitted.speeds_C
+        return replace(fitted, first_SC=angles, second_SC=angles)
+
+    def split(self, key: Key, attention: Attention) -> tuple[Tensor, Tensor]:
+        """Return the products of queries and keys at the scale of a plain text, and what the logits are beyond them."""
+        products = self.layers[key].scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
+        return products, attention.logits_BHST.double() - products
+
+    def find_bias(self, call: Call, read: Read) -> tuple[Tensor, Tensor]:
+        """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
+        bias = self.layers[read.key].bias_HST
+        q, k = call.places_BT[:, call.is_new], call.places_BT.gather(1, read.column_BJ.clamp(min=0))
+        known = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
+        if self.causal:
+            known = known & (q[..., None] >= k[:, None]) & (read.column_BJ >= 0)[:, None]
+        top = len(bias[0]) - 1
+        return bias[:, q.clamp(0, top)[..., None], k.clamp(0, top)[:, None]].transpose(0, 1), known
+
     def is_placeless(self) -> bool:
         """Whether a token's state, its queries and keys, and every bias are the same at each place."""
-        table = self.entry_NPD
-        still = table is not None and spread(table, 1) <= 1e-4 * float(table.abs().max())
         sides = [side for pair in self.rotations.values() for side in pair]
+        rotated = not sides or any(side is None or side.count for side in sides)
         layers = self.layers.values()
-        flat = not any(differ(x.bias_HST, torch.zeros_like(x.bias_HST), x.allowed_ST) for x in layers)
-        return still and flat and bool(sides) and all(side is not None and not side.count for side in sides)
+        biased = any(differ(x.bias_HST, torch.zeros_like(x.bias_HST), x.allowed_ST) for x in layers)
+        return not rotated and not biased and self.entry_NPD is not None and not varies(self.entry_NPD, 1)
 
     def rows(self, ids: Tensor) -> Tensor:
         """Return the row of each token; -1 for one that was not read."""
         at = torch.searchsorted(self.tokens, ids.contiguous()).clamp(max=len(self.tokens) - 1)
         return torch.where(self.tokens[at] == ids, at, -1)
 
-    def locate_states(self, call: Call) -> Tensor:
+    def locate_states(self, call: Call, table_NPD: Tensor) -> Tensor:
         """Return the places [B, S] of the new tokens by their first states; NaN where it is that of none."""
-        assert self.entry_NPD is not None
         rows, meant = self.rows(call.ids_BT[:, call.is_new]), call.places_BT[:, call.is_new]
-        return _match(self.entry_NPD[rows.flatten()], call.states[0].flatten(0, 1), meant.flatten()).view(meant.shape)
+        return _match(table_NPD[rows.flatten()], call.states[0].flatten(0, 1), meant.flatten()).view(meant.shape)
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
         """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
@@ -267,19 +340,20 @@ class Plain:
             return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
         return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
 
-    def describe_state(self, module: nn.Module, call: Call) -> str | None:
-        """Say how first states differ where they are those of their tokens at no place; None if none is."""
+    def describe_state(self, module: nn.Module, call: Call) -> Iterator[str]:
+        """Yield how first states differ where they are those of their tokens at no place; "" if that has no words."""
         table = self.entry_NPD
         if not call.states or table is None:
-            return None
+            return
         rows = self.rows(call.ids_BT[:, call.is_new])
         meant = call.places_BT[:, call.is_new].clamp(min=0, max=self.length - 1)
-        strange = self.locate_states(call).isnan() & call.real_BT[:, call.is_new]
+        strange = self.locate_states(call, table).isnan() & call.real_BT[:, call.is_new]
         gap, size = call.states[0].double() - table[rows, meant].double(), float(table.abs().max())
         if not strange.any():
-            return None
-        if len(gap) > 1 and not call.past and spread(gap, 1) < 1e-3 * size < spread(gap, 0):
-            return "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
+            return
+        if len(gap) > 1 and not call.past and not varies(gap, 1, 1e-3, size) and varies(gap, 0, 1e-3, size):
+            yield "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
+            return
         # First states are what an embedding gives to tokens, and vectors of position.
         states, rest = table[:, 0].double(), gap[strange]
         for part in module.modules():
@@ -294,17 +368,21 @@ class Plain:
                 continue
             start = (states - scale * added).mean(0)  # the vector of place 0
             vectors = (table - table[:, :1]).double().mean(0)[meant][strange] + start
-            for factor, words in ((1, "has the vector of its position twice"), (-1, "has no position added")):
-                if is_near(rest, factor * vectors, size):
-                    return words
             more = find_factor(rest, scale * added[rows][strange], size)
-            return "" if more is None else name_scale(1 + more, table.shape[-1], "once more")
-        return ""
+            if is_near(rest, vectors, size):
+                yield "has the vector of its position twice"
+            elif is_near(rest, -vectors, size):
+                yield "has no position added"
+            else:
+                yield "" if more is None else name_scale(1 + more, table.shape[-1], "once more")
+            return
+        yield ""
 
 
-def spread(x: Tensor, axis: int) -> float:
-    """Return how far vectors are from the first along an axis."""
-    return float((x - x.narrow(axis, 0, 1)).abs().max())
+def varies(x: Tensor, axis: int, share: float = 1e-4, size: float | None = None) -> bool:
+    """Whether vectors are further from the first along an axis than this share of their size."""
+    gap = float((x - x.narrow(axis, 0, 1)).abs().max())
+    return gap > share * (float(x.abs().max()) if size is None else size)
 
 
 def _fit_steady(x_NHSK: Tensor) -> Rotation | None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention, AttentionTap
 
@@ -91,7 +92,10 @@ def listen(
             return None
         entered.add(index)
         at = next(i for i, value in enumerate(args) if _is_state(value))
-        other = state(index, args[at])
+        own, other = args[at], state(index, args[at])
+        if other is not None and own._base is None and not isinstance(own, nn.Parameter):
+            own.copy_(other)  # in place: where there are no blocks, a norm is given what goes on beside it too
+            return None
         return None if other is None else (*args[:at], other, *args[at + 1 :])
 
     with contextlib.ExitStack() as stack:
@@ -141,6 +145,18 @@ def attend_to_itself(attention: Attention, source: bool | None = None) -> Tensor
     alone = torch.full_like(logits[:1, :1], torch.finfo(logits.dtype).min)
     alone[..., places, chosen] = 0
     return alone.expand(logits.shape)
+
+
+def carries_beside_attention(subject: Subject) -> bool:
+    """Whether a token reaches later ones though each attends to itself alone: by a recurrence or a convolution."""
+    ids = subject.tokens(1, 12)
+    changed, answers = ids.clone(), []
+    changed[:, 0] = subject.other(ids)[:, 0]
+    for text in (ids, changed):
+        twin = subject.copy_untouched()
+        run = partial(twin.logits, text)
+        answers.append(listen(twin.get_module(), (), 1, lambda _, x: attend_to_itself(x), lambda *_: None, run)[:, 1:])
+    return difference(*answers) > TOLERANCE
 
 
 def reads_source(attention: Attention) -> bool:

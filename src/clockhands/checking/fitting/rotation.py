@@ -25,7 +25,7 @@ class Rotation:
     """How vectors of ``width`` channels turn: ``count`` of them from ``start``, laid out in halves or pairs.
 
     ``first_SC`` and ``second_SC`` are the angles of the first and second member of each pair at S positions; they are
-    equal in a rotation. ``amplitude_C`` is the length after turning over that before. ``count`` is 0 where nothing
+    equal in a rotation. ``amplitude_C`` is the length after moving over that before. ``count`` is 0 where nothing
     turns. All channels are ``gain`` times as long as those of the plain vectors, ``amplitude_C`` aside.
     """
 
@@ -101,18 +101,20 @@ def find_pairs(start: int, count: int, layout: Layout) -> tuple[Tensor, Tensor]:
     return (channels[::2], channels[1::2]) if layout == "pairs" else (channels[: count // 2], channels[count // 2 :])
 
 
-def fit_rotation(x_NSK: Tensor, plain_NK: Tensor | None = None) -> Rotation | None:
-    """Fit how N vectors of one token each turn over S positions, from ``plain_NK`` (default: those at position 0).
+def fit_rotation(x_NSK: Tensor, plain: Tensor | None = None) -> Rotation | None:
+    """Fit how N vectors turn over S positions, from ``plain`` ones: [N, K] of one token each, or [N, S, K].
 
-    None where they do otherwise than mix pairs of channels: other positions enter, or the map is no rotation.
+    By default from those at position 0. None where they do otherwise than mix pairs of channels: other positions enter,
+    or the map is no rotation.
     """
     x = x_NSK.double()
-    plain = x[:, 0] if plain_NK is None else plain_NK.double()
+    plain = (x[:, 0] if plain is None else plain).double()
+    still, plain = (x[:, :1], plain[:, None].expand_as(x)) if plain.dim() == 2 else (plain, plain)
     size = float(plain.abs().max().clamp(min=1e-12))
     length, width = x.shape[1:]
-    moved = ((x - x[:, :1]).abs().amax((0, 1)) / size > 2e-6).nonzero().flatten().tolist()
+    moved = ((x - still).abs().amax((0, 1)) / size > 2e-6).nonzero().flatten().tolist()
     if not moved:
-        gain = find_factor(x[:, 0], plain, float(plain.abs().max()))
+        gain = find_factor(x, plain, float(plain.abs().max()))
         empty = x.new_zeros(length, 0)
         return None if gain is None else Rotation(width, 0, 0, "halves", empty, empty, empty[0], gain)
     # The channels that were seen to turn, and a few more, since slow ones hardly move.
@@ -131,7 +133,7 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     a, b = find_pairs(start, count, layout)
     rest = torch.ones(x.shape[-1], dtype=torch.bool)
     rest[a], rest[b] = False, False
-    still = plain[:, None, rest].expand_as(x[..., rest])
+    still = plain[..., rest]
     gain = find_factor(x[..., rest], still, float(still.abs().max())) if rest.any() else 1.0
     if gain is None:
         return None
@@ -139,12 +141,12 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     angles, lengths = [], []
     for own, other, sign in ((a, b, -1), (b, a, 1)):
         # Least squares of each channel on its own and its partner's value at position 0.
-        p, q, y = plain[:, own], plain[:, other], x[..., own]
+        p, q, y = plain[..., own], plain[..., other], x[..., own]
         pp, qq, pq = (p * p).sum(0), (q * q).sum(0), (p * q).sum(0)
-        py, qy = (y * p[:, None]).sum(0), (y * q[:, None]).sum(0)
+        py, qy = (y * p).sum(0), (y * q).sum(0)
         determinant = (pp * qq - pq * pq).clamp(min=1e-12)
         cosine, sine = (py * qq - qy * pq) / determinant, (qy * pp - py * pq) / determinant
-        if float((y - cosine * p[:, None] - sine * q[:, None]).abs().max()) > _TOLERANCE * size:
+        if float((y - cosine * p - sine * q).abs().max()) > _TOLERANCE * size:
             return None
         angles.append(torch.atan2(sign * sine, cosine))
         lengths.append(torch.hypot(cosine, sine))
@@ -152,6 +154,27 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     if any(float((length - amplitude).abs().max()) > 10 * _TOLERANCE for length in lengths):
         return None
     return Rotation(x.shape[-1], start, count, layout, angles[0], angles[1], amplitude, gain)
+
+
+def scales_by_place(x_BHSK: Tensor) -> bool:
+    """Whether vectors of one token grow or shrink along its places, by one factor for all heads: a temperature."""
+    factors = x_BHSK.norm(dim=-1) / x_BHSK[..., :1, :].norm(dim=-1)
+    alike = float((factors - factors[:1, :1]).abs().max()) < _TOLERANCE
+    return alike and float((factors - 1).abs().max()) > _TOLERANCE
+
+
+def turns_on_ellipses(x_BHSK: Tensor) -> bool:
+    """Whether pairs of vectors of one token turn on ellipses along its places: a gain for each channel after them."""
+    for layout in LAYOUT_WORDS:
+        pairs = x_BHSK.double()[..., torch.stack(find_pairs(0, x_BHSK.shape[-1] // 2 * 2, layout), -1)].transpose(2, 3)
+        moving = pairs[(pairs.amax(3) - pairs.amin(3)).amin(-1) > 0.1 * float(pairs.abs().max())]  # [N, S, 2]
+        if not len(moving):
+            continue
+        ones = moving.new_ones(*moving.shape[:2], 1)  # w_a x_a² + w_b x_b² = 1
+        weights = torch.linalg.lstsq(moving.square(), ones).solution
+        if float((moving.square() @ weights - ones).abs().max()) < 10 * _TOLERANCE:
+            return float((weights[:, 0] / weights[:, 1] - 1).abs().max()) > 0.01
+    return False
 
 
 def fit_speeds(angles_SC: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ def describe_places(standing: Standing) -> str:
     if ratio is not None:
         known = {2.0: "counts each position twice", 0.5: "stands at half its position"}
         return known.get(round(ratio, 3), f"stands at {ratio:.4g} times its position")
-    if "again" in standing:  # how often keys of a cache are turned by their own position again
+    if "again" in standing:  # how often keys of a cache are other by their own position again
         times = (gap / standing["again"])[standing["again"] > 0]
         if len(times) and _same(times, times.round()) and bool((times.round() >= 1).all()):
             return "is rotated again at later calls"
@@ -126,13 +126,10 @@ def _number(value: Tensor | float) -> str:
     return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else f"{value:.4g}"
 
 
-def describe_seen(
-    counts_MT: Tensor, meant_MT: Tensor, own_M: Tensor, real_MT: Tensor, documents: bool, orphans: int, origin: str
-) -> list[str]:
+def describe_seen(counts_MT: Tensor, meant_MT: Tensor, own_M: Tensor, real_MT: Tensor, documents: bool) -> list[str]:
     """Say which keys queries see and should not, and the other way round, of M queries and T columns.
 
-    ``counts_MT`` is how often each sees a key of each column, ``own_M`` its own column, ``real_MT`` false for pads;
-    ``orphans`` is the most keys that one sees and that are none of its text's, and ``origin`` whose they are.
+    ``counts_MT`` is how often each sees a key of each column, ``own_M`` its own column, ``real_MT`` false for pads.
     """
     columns, own = torch.arange(counts_MT.shape[1], device=counts_MT.device)[None], own_M[:, None]
     seen, said = counts_MT > 0, []
@@ -142,9 +139,11 @@ def describe_seen(
         said.append("reads the pads" if n == most(~real_MT & before) else f"reads {n} of the pads")
     if n := most(extra & real_MT & later):
         every = n >= most(later & real_MT) > 1
-        said.append("sees all later tokens" if every else f"sees {_keys(n, 'later ')}")
+        said.append("sees all later tokens" if every else f"sees {count_keys(n, 'later ')}")
     if n := most(extra & real_MT & before):
-        said.append(f"sees the {_keys(n)} of another document" if documents else f"sees {_keys(n)} outside its window")
+        said.append(
+            f"sees the {count_keys(n)} of another document" if documents else f"sees {count_keys(n)} outside its window"
+        )
     if n := most(lost):
         itself = (lost & (columns == own)).any(1)
         if int(lost.sum()) == int(itself.sum()):
@@ -154,11 +153,9 @@ def describe_seen(
             said.append(f"misses every key that was read before it, up to {n}")
         else:
             oldest = bool((lost <= (lost.long().cumsum(1) == meant_MT.long().cumsum(1))).all())
-            said.append(f"misses {_keys(n)}" + (", the oldest" if oldest else ""))
+            said.append(f"misses {count_keys(n)}" + (", the oldest" if oldest else ""))
     if n := most(counts_MT > 1):
-        said.append(f"sees {_keys(n)} more than once")
-    if orphans:
-        said.append(f"sees {_keys(orphans)} {origin}")
+        said.append(f"sees {count_keys(n)} more than once")
     return said
 
 
@@ -167,7 +164,7 @@ def most(cells: Tensor) -> int:
     return int(cells.sum(1).max()) if len(cells) else 0
 
 
-def _keys(count: int, kind: str = "") -> str:
+def count_keys(count: int, kind: str = "") -> str:
     return f"{count} {kind}key{'s' * (count != 1)}"
 
 
@@ -195,6 +192,21 @@ def describe_rotations(queries: Rotation | None, keys: Rotation | None) -> str:
     return "keys rotate by other angles than queries"
 
 
+def describe_other_rotation(other: Rotation, plain: Rotation) -> str:
+    """Say how one rotation differs from that of a plain text."""
+    if other.count != plain.count:
+        return f"rotates {other.count} of {other.width} channels, a whole text {plain.count}"
+    if other.layout != plain.layout:
+        return f"rotates {LAYOUT_WORDS[other.layout]}, a whole text {LAYOUT_WORDS[plain.layout]}"
+    bases = [find_base(x.speeds_C, x.rotated_SC) for x in (other, plain)]
+    known = all(bases) and bases[0] != bases[1]
+    return (
+        f"rotates with base {bases[0]:,.10g}, a whole text with {bases[1]:,.10g}"
+        if known
+        else "rotates by other angles than a whole text"
+    )
+
+
 def join(sentences: Sequence[str]) -> str:
     """Return sentences joined by "and": of those that differ in their first number alone that with the largest."""
     best: dict[str, tuple[int, str]] = {}
@@ -220,11 +232,9 @@ def describe_entry(ours_BSD: Tensor, theirs_BSD: Tensor) -> list[str]:
     if abs(scale - 1) < 1e-3:
         return _describe_rows(ours.mean(0), theirs.mean(0), size)
     mine, wanted = (x.mean(0) - x.mean(0)[:1] for x in (ours, theirs))
-    said = [name_scale(scale, ours.shape[-1])]
-    if is_near(mine, wanted, size):
-        return said
-    words = _describe_vectors(mine, wanted, size)
-    return [] if words is None else [*said, words]
+    same = is_near(mine, wanted, size)
+    words = [] if same else _describe_vectors(mine, wanted, size)
+    return [name_scale(scale, ours.shape[-1]), *words] if same or words else []
 
 
 def name_scale(scale: float, width: int, twice: str = "the reference not") -> str:
@@ -250,18 +260,16 @@ def _describe_rows(ours_SD: Tensor, theirs_SD: Tensor, size: float) -> list[str]
         return [f"gives position p the reference's vector of p {'+' if by > 0 else '−'} {abs(by)}"]
     if exact.all():
         return [describe_places({"meant": places, "stood": rows})]
-    words = _describe_vectors(ours_SD - ours_SD[:1], theirs_SD - theirs_SD[:1], size)
-    return [] if words is None else [words]
+    return _describe_vectors(ours_SD - ours_SD[:1], theirs_SD - theirs_SD[:1], size)
 
 
-def _describe_vectors(mine: Tensor, wanted: Tensor, size: float) -> str | None:
-    """Vectors of position of another size, another order of channels, another base of sinusoids; None if of neither."""
-    ratio = find_factor(mine, wanted, size)
+def _describe_vectors(mine: Tensor, wanted: Tensor, size: float) -> list[str]:
+    """Vectors of position of another size, another order of channels, another base of sinusoids; [] if of neither."""
+    ratio, width = find_factor(mine, wanted, size), mine.shape[-1]
     if ratio is not None:
-        return f"has positions {ratio:.4g} times as large"
-    width = mine.shape[-1]
+        return [f"has positions {ratio:.4g} times as large"]
     if width % 2:
-        return None
+        return []
     channels = torch.arange(width)
     pairs = torch.cat([channels[::2], channels[1::2]])
     orders = (
@@ -272,14 +280,12 @@ def _describe_vectors(mine: Tensor, wanted: Tensor, size: float) -> str | None:
     )
     for order, words in orders:
         if is_near(mine, wanted[:, order], size):
-            return words
-    bases = []
-    for rows in (mine, wanted):
-        angles = find_sinusoids(rows)
-        bases.append(None if angles is None else find_base(fit_speeds(angles), angles))
-    if bases[0] and bases[1] and bases[0] != bases[1]:
-        return f"has sinusoids of base {bases[0]:,.6g}, not {bases[1]:,.6g}"
-    return None
+            return [words]
+    angles = [x for x in map(find_sinusoids, (mine, wanted)) if x is not None]
+    bases = [base for x in angles if (base := find_base(fit_speeds(x), x))]
+    if len(bases) == 2 and bases[0] != bases[1]:
+        return [f"has sinusoids of base {bases[0]:,.6g}, not {bases[1]:,.6g}"]
+    return []
 
 
 def find_sinusoids(rows_SD: Tensor) -> Tensor | None:

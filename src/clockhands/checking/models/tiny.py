@@ -58,17 +58,16 @@ class Build:
         return self.type + (f"+{self.variant}" if self.variant else "") + f":{self.task}"
 
 
+@functools.cache
 def _read(name: str) -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath(name).read_text("utf8"))
 
 
-@functools.cache
 def overrides() -> dict[str, Any]:
     """Return the shrinking rules and the exceptions of single models, from ``overrides.toml``."""
     return _read("overrides.toml")
 
 
-@functools.cache
 def multimodal() -> dict[str, Any]:
     """Return the same for models that read more than text, from ``multimodal.toml``."""
     return _read("multimodal.toml")
@@ -106,8 +105,7 @@ def find(type_name: str) -> list[Build]:
     Raises UsageError for a name that transformers does not know or that is not a text model.
     """
     every = list(architectures())
-    matching = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
-    if matching:
+    if matching := [build for build in every if type_name in (build.name, build.name.partition(":")[0])]:
         return matching
     name, _, task = type_name.partition(":")
     if reason := _find_reason(name, task):
@@ -130,8 +128,7 @@ def shrink_published(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
     """Return the shrunk configuration of a folder or hub name."""
     read_checked_config(name, trust_remote_code=trust_remote_code)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
-    task, _ = find_task(config)
-    build = Build(config.model_type, task)
+    build = Build(config.model_type, find_task(config)[0])
     return build, shrink(config, build)
 
 
@@ -197,8 +194,8 @@ def _shrink_rope(rope: Any) -> None:
 
 def _shrink_layer_lists(raw: dict[str, Any]) -> None:
     """Choose one layer of each kind (two at least) and cut every per-layer list to those layers."""
-    depth_name = next((name for name in _DEPTHS if isinstance(raw.get(name), int)), None)
-    if depth_name is None:
+    depth_name = next((name for name in _DEPTHS if isinstance(raw.get(name), int)), "")
+    if not depth_name:
         return
     depth = raw[depth_name]
     lists = {key: value for key, value in raw.items() if isinstance(value, list) and len(value) == depth > 2}

@@ -7,7 +7,6 @@ import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.runtimes.program import Program, count_real, import_engine
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError
 
 _TOKENS, _ROWS = 1_024, 8  # places in the KV cache, and texts that may share it
 
@@ -147,10 +146,3 @@ def _free(library: Any, batch: Any, context: Any, model: Any) -> None:
     library.llama_batch_free(batch)
     library.llama_free(context)
     library.llama_model_free(model)
-
-
-def open_program(name: str, model: str | None = None) -> LlamaCpp:
-    """Open a file ``*.gguf``. Raises UsageError where there is none, CheckpointError for what is damaged."""
-    if not Path(name).is_file():
-        raise UsageError(f"{name} is no file: name a model in the format of llama.cpp, model.gguf")
-    return LlamaCpp(name)

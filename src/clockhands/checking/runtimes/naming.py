@@ -6,6 +6,7 @@ configuration. Scores are the log-probabilities of a text's own tokens.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from bisect import bisect_left
@@ -22,8 +23,7 @@ from clockhands.checking.runtimes.program import LENGTH, MARGIN, score_tokens
 from clockhands.model.huggingface_base import get_cache, name_cache
 
 _CHUNK, _PADS, _SCANNED, _SHORT = 7, 9, 256, 64
-_Guess = tuple[str, Tensor]
-"""A fault in words, and the scores of a model that has it."""
+_Guess = tuple[str, Tensor]  # a fault in words, and the scores of a model that has it
 
 
 def name_fault(subject: Subject, check: str) -> str:
@@ -39,11 +39,10 @@ def name_refusal(subject: Subject) -> str:
     """Return which lengths are read at all, if some are not: one alone, or those up to a table's end."""
 
     def is_read(length: int) -> bool:
-        try:
+        with contextlib.suppress(Exception):  # as above
             subject.logits(subject.tokens(1, length))
-        except Exception:  # as above
-            return False
-        return True
+            return True
+        return False
 
     last = min(_SCANNED, subject.facts.limit or _SCANNED)
     end = _find_first(lambda length: not is_read(length), 2, last + 1) - 1
@@ -87,15 +86,15 @@ def name_difference(ours: Subject, theirs: Subject) -> str:
     """Return what explains the difference from the reference: other positions, another configuration, or two such."""
     _, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
     first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
-    guesses, line = [], torch.arange(ids.shape[1])
-    if theirs.takes("positions"):
-        places = {"all tokens stand at position 0: positions are lost": line * 0}
-        places |= {f"positions begin {offset} too late": line + offset for offset in (1, 2)}
-        for count in range(max(1, first - 6), first + 2):
-            frozen = f"a table frozen at {count} positions"
-            places[f"positions stop at {count - 1}: {frozen}"] = line.clamp(max=count - 1)
-            places[f"positions begin again after {count}: {frozen}"] = line % count
-        guesses = [(words, _score_at(theirs, ids, stood)) for words, stood in places.items()]
+    line = torch.arange(ids.shape[1])
+    places = {"all tokens stand at position 0: positions are lost": line * 0}
+    places |= {f"positions begin {offset} too late": line + offset for offset in (1, 2)}
+    for count in range(max(1, first - 6), first + 2):
+        frozen = f"a table frozen at {count} positions"
+        places[f"positions stop at {count - 1}: {frozen}"] = line.clamp(max=count - 1)
+        places[f"positions begin again after {count}: {frozen}"] = line % count
+    placed = places.items() if theirs.takes("positions") else ()
+    guesses = [(words, _score_at(theirs, ids, stood)) for words, stood in placed]
     guesses += [(words, score_tokens(variant, ids)) for words, variant in _make_variants(theirs)]
     pairs = (
         (f"{words}; and {more}", score_tokens(twice, ids))
@@ -166,9 +165,8 @@ def permute(model: nn.Module, forward: bool) -> None:
 
 def _guess_for_models(subject: Subject, words: str, ids: Tensor, places: Tensor) -> list[_Guess]:
     """Return a fault with the scores at other places, of the program and of its reference."""
-    program: Any = subject.adapter
-    models = [model for model in (subject, program.reference) if model is not None and model.takes("positions")]
-    return [(words, _score_at(model, ids, places)) for model in models]
+    models = [model for model in (subject, subject.adapter.reference) if model is not None]  # type: ignore[attr-defined]
+    return [(words, _score_at(model, ids, places)) for model in models if model.takes("positions")]
 
 
 def _name_chunks(subject: Subject) -> str:

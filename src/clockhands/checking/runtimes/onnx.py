@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.runtimes.program import Program, import_engine
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError
 from clockhands.reading import read_json
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
@@ -128,11 +128,3 @@ class OnnxProgram(Program):
 def _shorten(fault: Exception) -> str:
     """Return what ONNX Runtime says on one line, without its codes."""
     return re.sub(r"\s+", " ", str(fault).rpartition("Status Message: ")[2])[:160]
-
-
-def open_program(name: str, model: str | None = None) -> OnnxProgram:
-    """Open a file ``*.onnx``, or a folder of Optimum with ``model.onnx``. Raises UsageError where there is none."""
-    path = Path(name) if Path(name).suffix == ".onnx" else Path(name) / "model.onnx"
-    if not path.is_file():
-        raise UsageError(f"{name} is no file: name an exported model, model.onnx")
-    return OnnxProgram(str(path))

@@ -20,7 +20,7 @@ from clockhands.errors import MissingPackageError, UsageError
 LENGTH = 48
 MARGIN = 4.0  # a difference counts from so many times what the arithmetic does by itself
 MOST = 0.5  # and from here on whatever the arithmetic does: what is noisier is held to this
-_MODULES = {".onnx": "onnx", ".gguf": "llama_cpp"}
+_ADAPTERS = {".onnx": ("onnx", "OnnxProgram"), ".gguf": ("llama_cpp", "LlamaCpp"), "": ("server", "CompletionsServer")}
 
 
 class Program:
@@ -50,7 +50,7 @@ def is_program(name: str | None) -> bool:
         return False
     path, address = Path(name), name.startswith(("http://", "https://"))
     exported = not address and (path / "model.onnx").is_file() and not any(path.glob("*.safetensors"))
-    return address or path.suffix in _MODULES or exported
+    return address or path.suffix in (".onnx", ".gguf") or exported
 
 
 def open_program(name: str, model: str | None = None, reference: Subject | None = None) -> Subject:
@@ -59,9 +59,13 @@ def open_program(name: str, model: str | None = None, reference: Subject | None 
     With a ``reference`` it is known how position enters. Raises UsageError where there is no such file or model, or the
     vocabularies differ; CheckpointError where it cannot be opened.
     """
-    home = "server" if name.startswith(("http://", "https://")) else _MODULES.get(Path(name).suffix, "onnx")
-    module = importlib.import_module(f"clockhands.checking.runtimes.{home}")
-    program: Any = module.open_program(name, model)
+    served = name.startswith(("http://", "https://"))
+    path = Path(name) if Path(name).suffix in (".onnx", ".gguf") else Path(name) / "model.onnx"
+    if not served and not path.is_file():
+        raise UsageError(f"{name} is no file: name a model.gguf, or a model.onnx or its folder")
+    module, adapter = _ADAPTERS["" if served else path.suffix]
+    kind = getattr(importlib.import_module(f"clockhands.checking.runtimes.{module}"), adapter)
+    program: Any = kind(name, model) if served else kind(str(path))
     # A server refuses tokens that its tokenizer does not have; the weights may have rows for more.
     if reference is not None and program.vocabulary > reference.adapter.vocabulary:
         raise UsageError(

@@ -163,8 +163,3 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
-
-
-def open_program(name: str, model: str | None = None) -> CompletionsServer:
-    """Ask for its models. Raises UsageError where one must be chosen, CheckpointError where nothing answers."""
-    return CompletionsServer(name, model)

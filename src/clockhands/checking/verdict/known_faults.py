@@ -13,21 +13,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from unittest import mock
 
 import torch
 import transformers
 from transformers.models.auto import modeling_auto
 
+from clockhands.checking.checks.caching import compare_from_zero
 from clockhands.checking.checks.check import CHECKS
-from clockhands.checking.checks.generating import compare_from_zero
 from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.outcome import Outcome
 
 
-class MaskCall(NamedTuple):
+@dataclass(frozen=True)
+class MaskCall:
     """A call of a function of ``masking_utils``, with position_ids or not; ``shared``: from a line of the library."""
 
     maker: str
@@ -49,7 +50,7 @@ def mask_calls(subject: Subject) -> list[MaskCall]:
             while frame.f_globals is not vars(home) and frame.f_back is not None:  # decorators may stand between
                 frame = frame.f_back
             arguments = inspect.signature(original).bind_partial(*args, **named).arguments
-            line = f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}"
+            line = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             shared = home.__name__.startswith("transformers.")
             calls.append(MaskCall(name, line, arguments.get("position_ids") is not None, shared))
             return original(*args, **named)
@@ -57,10 +58,9 @@ def mask_calls(subject: Subject) -> list[MaskCall]:
         return wrapper
 
     makers = [name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name)]
-    # A class of a file that was run by hand may be in no module that is known.
-    homes = {sys.modules.get(type(module).__module__) for module in _modules(subject)}
     with contextlib.ExitStack() as stack:
-        for home in homes:
+        # A class of a file that was run by hand may be in no module that is known.
+        for home in {sys.modules.get(type(module).__module__) for module in _modules(subject)}:
             for name in makers:
                 if hasattr(home, name):
                     stack.enter_context(mock.patch.object(home, name, record(home, name, getattr(home, name))))
@@ -70,31 +70,26 @@ def mask_calls(subject: Subject) -> list[MaskCall]:
     return calls
 
 
-def mask_without_positions(subject: Subject) -> str | None:
-    """Return the line of transformers that makes the mask of self-attention without position_ids; None without one."""
+def _mask_without_positions(subject: Subject, _: str) -> str | None:
+    """The line of the library that makes the mask of self-attention without position_ids."""
     calls = mask_calls(subject)
     causal = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
     bare = next((call for call in causal or calls if not call.positioned and call.shared), None)
     return None if bare is None else f"{bare.line} {bare.maker}"
 
 
-def mask_with_positions(subject: Subject) -> str | None:
-    """Return the line that passes position_ids to the function that infers documents from them; None without one."""
+def _mask_with_positions(subject: Subject, _: str) -> str | None:
+    """The line that passes position_ids to the function that infers documents from them."""
     called = next((call for call in mask_calls(subject) if call.positioned), None)
     return None if called is None else f"{called.line} {called.maker}"
 
 
-def table_follows_cast(subject: Subject) -> str | None:
-    """Return the lines of transformers that make the tables of angles buffers; None without any.
-
-    A table of the model's own code, or of a module that is not of the library, is the model's own fault.
-    """
-    if subject.module is None:
-        return None
+def _table_follows_cast(subject: Subject, _: str) -> str | None:
+    """The lines of the library that make the tables of angles buffers; a table of other code is that code's fault."""
     lines: dict[type, str] = {}
-    for name in angle_tables(subject.module):
+    for name in angle_tables(subject.get_module()) if subject.module is not None else ():
         parent, _, last = name.rpartition(".")
-        owner = type(subject.module.get_submodule(parent))
+        owner = type(subject.get_module().get_submodule(parent))
         if not owner.__module__.startswith("transformers."):
             return None
         lines.setdefault(owner, _find_definition(owner, last))
@@ -104,20 +99,19 @@ def table_follows_cast(subject: Subject) -> str | None:
 def _find_definition(owner: type, buffer: str) -> str:
     """Return the line of a class or its bases that makes the buffer, by its name if that is written out."""
     exact = re.compile(rf"self\.{buffer}\s*=.*Buffer\(|register_buffer\(\s*\"{buffer}\"")
+    bases = [cls for cls in owner.__mro__ if issubclass(cls, torch.nn.Module) and cls is not torch.nn.Module]
     for pattern in (exact, re.compile(r"Buffer\(|register_buffer\(")):
-        for cls in owner.__mro__:
-            if not issubclass(cls, torch.nn.Module) or cls is torch.nn.Module:
-                continue
+        for cls in bases:
             with contextlib.suppress(OSError, TypeError):
                 lines, first = inspect.getsourcelines(cls)
                 hit = next((n for n, line in enumerate(lines) if pattern.search(line)), None)
                 if hit is not None:
-                    return f"{_base(inspect.getsourcefile(cls) or '')}:{first + hit} {cls.__name__}"
+                    return f"{Path(inspect.getsourcefile(cls) or '').name}:{first + hit} {cls.__name__}"
     return ""
 
 
-def keeps_stretched(subject: Subject) -> str | None:
-    """Return an empty text if the library stretches the frequencies and keeps them; None of a model's own code."""
+def _keeps_stretched(subject: Subject, _: str) -> str | None:
+    """Whether it is the library that stretches the frequencies and keeps them, and not a model's own code."""
     for module in _modules(subject):
         kinds = getattr(module, "rope_type", None)
         dynamic = any("dynamic" in str(kind) for kind in (kinds.values() if isinstance(kinds, dict) else (kinds,)))
@@ -126,48 +120,35 @@ def keeps_stretched(subject: Subject) -> str | None:
     return None
 
 
-def generates_from_zero(subject: Subject) -> str | None:
-    """Return an empty text if generate() computes what forward() does where it is given positions from 0, else None."""
-    if subject.facts.first == 0:
-        return None
-    try:
-        measured = compare_from_zero(subject)
-    except Exception:  # a model may raise anything
-        return None
-    return "" if measured.expected else None
+def _generates_from_zero(subject: Subject, _: str) -> str | None:
+    """Whether generate() computes what forward() does where it is given positions from 0."""
+    return "" if subject.facts.first and compare_from_zero(subject).expected else None
 
 
-def scan_alone_clamps(subject: Subject, check: str) -> str | None:
-    """Return an empty text if the check passes once no time step is clamped in the scans of the library, else None."""
-    try:
-        free = subject.copy_untouched()
-        scans = [module for module in _modules(free) if hasattr(module, "time_step_limit")]
-        if not scans or not all(type(scan).__module__.startswith("transformers.") for scan in scans):
-            return None
-        for scan in scans:
-            scan.time_step_limit = (0.0, float("inf"))
-        return "" if CHECKS[check].measure(free).expected else None
-    except Exception:  # a model may raise anything
+def _scan_alone_clamps(subject: Subject, check: str) -> str | None:
+    """Whether the check passes once no time step is clamped in the scans of the library."""
+    free = subject.copy_untouched()
+    scans = [module for module in _modules(free) if hasattr(module, "time_step_limit")]
+    if not scans or not all(type(scan).__module__.startswith("transformers.") for scan in scans):
         return None
+    for scan in scans:
+        scan.time_step_limit = (0.0, float("inf"))
+    return "" if CHECKS[check].measure(free).expected else None
 
 
 EVIDENCE: dict[str, Callable[[Subject, str], str | None]] = {
-    "mask_without_positions": lambda subject, _: mask_without_positions(subject),
-    "mask_with_positions": lambda subject, _: mask_with_positions(subject),
-    "table_follows_cast": lambda subject, _: table_follows_cast(subject),
-    "keeps_stretched": lambda subject, _: keeps_stretched(subject),
-    "generates_from_zero": lambda subject, _: generates_from_zero(subject),
-    "scan_alone_clamps": scan_alone_clamps,
+    "mask_without_positions": _mask_without_positions,
+    "mask_with_positions": _mask_with_positions,
+    "table_follows_cast": _table_follows_cast,
+    "keeps_stretched": _keeps_stretched,
+    "generates_from_zero": _generates_from_zero,
+    "scan_alone_clamps": _scan_alone_clamps,
 }
-"""What shows in a subject that the cause of a failing check, named beside it, is that of the library."""
+"""By which lines, or without words, a subject shows that a check fails by the library; None if it does not show it."""
 
 
 def _modules(subject: Subject) -> list[Any]:
     return list(subject.module.modules()) if subject.module is not None else []
-
-
-def _base(path: str) -> str:
-    return path.replace("\\", "/").rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -175,7 +156,7 @@ class KnownFault:
     """Why these checks fail for these architectures: a fault or a limit of the library.
 
     ``code`` are lines of transformers, ``"file: text of the line"``; their line numbers are looked up in the
-    installed version. ``evidence`` names what must show in the model before the entry is believed (``evidence.py``).
+    installed version. ``evidence`` names what must show in the model before the entry is believed.
     ``verdict``, where it is set, replaces that of the measurement: the difference is a declared limit, or, with
     LIBRARY, the fault of code that many models share. ``traced`` is the version that was read.
     """
@@ -189,17 +170,14 @@ class KnownFault:
     evidence: str = ""
     safe: str = ""
     thread: str = ""
-    versions: tuple[str, ...] = ()
     verdict: Literal["FAIL", "WARN", "LIBRARY", "PROPERTY"] | None = None
 
     def fits(self, architecture: str, check: str) -> bool:
         """Return whether this entry speaks of that check on that architecture (``llama``, ``bert:causal``)."""
         base = architecture.partition(":")[0]
-        names = {architecture, base, base.partition("+")[0]}
+        names = (architecture, base, base.partition("+")[0])
         in_types = any(fnmatch.fnmatchcase(name, pattern) for pattern in self.types for name in names)
-        installed = transformers.__version__
-        in_versions = not self.versions or any(installed.startswith(version) for version in self.versions)
-        return in_types and in_versions and any(fnmatch.fnmatchcase(check, pattern) for pattern in self.checks)
+        return in_types and any(fnmatch.fnmatchcase(check, pattern) for pattern in self.checks)
 
     def find_lines(self, architecture: str) -> tuple[str, ...]:
         """Return ``file.py:line`` of the code, as far as the installed version still has it."""
@@ -224,11 +202,10 @@ def find_line(file: str, text: str) -> str:
     path = Path(transformers.__file__).parent / file
     if not path.exists():
         return ""
-    lines = path.read_text(encoding="utf8").splitlines()
     renamed = text.replace("past_key_values", "cache")  # as transformers calls it since 5.24
-    number = next((number for number, line in enumerate(lines, 1) if text in line or renamed in line), None)
-    name = path.name if file.startswith("models/") else file
-    return f"{name}:{number}" if number else ""
+    lines = enumerate(path.read_text(encoding="utf8").splitlines(), 1)
+    number = next((number for number, line in lines if text in line or renamed in line), None)
+    return f"{path.name if file.startswith('models/') else file}:{number}" if number else ""
 
 
 @functools.cache
@@ -254,10 +231,11 @@ def find_fault(subject: Subject, outcome: Outcome, architecture: str) -> tuple[K
     nothing but a FAIL is held against it.
     """
     for entry in find_entries(architecture, outcome.check) if architecture else ():
-        lines = entry.find_lines(architecture)
-        if not entry.evidence:
-            return entry, ", ".join(lines)
-        shown = EVIDENCE[entry.evidence](subject, outcome.check) if outcome.verdict == "FAIL" else None
+        shown: str | None = ""
+        if entry.evidence:
+            shown = None
+            with contextlib.suppress(Exception):  # a model may raise anything
+                shown = EVIDENCE[entry.evidence](subject, outcome.check) if outcome.verdict == "FAIL" else None
         if shown is not None:
-            return entry, ", ".join(filter(None, (shown, *lines)))
+            return entry, ", ".join(filter(None, (shown, *entry.find_lines(architecture))))
     return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clockhands.checking.checks.caching import _compare_steps
 from clockhands.checking.checks.check import largest
-from clockhands.checking.checks.generating import _compare_steps
 
 
 def rollout(tokens: list[int], size: float = 0.0, step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
