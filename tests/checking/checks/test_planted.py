@@ -117,3 +117,26 @@ def test_of_a_very_long_claim_the_last_place_is_tried() -> None:
 def test_what_an_adapter_does_not_take_is_not_judged() -> None:
     found = verdicts(p.Encoder, ["cache", "causal"])
     assert set(found.values()) == {"N/A"}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "verdict", "why"),
+    [
+        (
+            "q, k = (rotate(F.normalize(x, dim=-1), places) * (1 + torch.arange(HEAD) / 9) for x in (q, k))",
+            "PROPERTY",
+            "gains",
+        ),
+        ("q = rotate(q, places) * (1 + places / 90)[:, None, :, None]", "PROPERTY", "a temperature by position"),
+        (
+            "q = rotate(q, places); a, b = q[..., 0::2], q[..., 1::2]; q = torch.stack([b, a], -1).flatten(-2)",
+            "FAIL",
+            "",
+        ),
+    ],
+)
+def test_what_moves_with_the_place_of_the_query_is_told_from_a_mistake(mistake: str, verdict: str, why: str) -> None:
+    """A norm with gains behind the rotation, and a temperature, as Hunyuan and Ministral 3 have them."""
+    edits = [(scratch.QROT, mistake)] + ([(scratch.KROT, "pass")] if mistake.startswith("q, k") else [])
+    (outcome,) = scratch.examine(scratch.build("rope", 0, *edits), ["shift"])
+    assert (outcome.verdict, why in outcome.reason) == (verdict, True)

@@ -164,16 +164,20 @@ def scales_by_place(x_BHSK: Tensor) -> bool:
 
 
 def turns_on_ellipses(x_BHSK: Tensor) -> bool:
-    """Whether pairs of vectors of one token turn on ellipses along its places: a gain for each channel after them."""
+    """Whether pairs of one token turn on ellipses along its places, alike in all heads: of gains for each channel."""
     for layout in LAYOUT_WORDS:
         pairs = x_BHSK.double()[..., torch.stack(find_pairs(0, x_BHSK.shape[-1] // 2 * 2, layout), -1)].transpose(2, 3)
-        moving = pairs[(pairs.amax(3) - pairs.amin(3)).amin(-1) > 0.1 * float(pairs.abs().max())]  # [N, S, 2]
-        if not len(moving):
+        moving_C = (pairs.amax(3) - pairs.amin(3)).amin((0, 1, 3)) > 0.02 * float(pairs.abs().max())
+        if not moving_C.any():
             continue
-        ones = moving.new_ones(*moving.shape[:2], 1)  # w_a x_a² + w_b x_b² = 1
-        weights = torch.linalg.lstsq(moving.square(), ones).solution
-        if float((moving.square() @ weights - ones).abs().max()) < 10 * _TOLERANCE:
-            return float((weights[:, 0] / weights[:, 1] - 1).abs().max()) > 0.01
+        squares = pairs[:, :, moving_C].square()  # [B, H, C, S, 2], in which w_a x_a² + w_b x_b² = 1
+        ones = squares.new_ones(*squares.shape[:-1], 1)
+        weights = torch.linalg.lstsq(squares, ones).solution[..., 0]
+        if float((squares @ weights[..., None] - ones).abs().max()) > 10 * _TOLERANCE:
+            continue
+        gains = weights[..., 0] / weights[..., 1]
+        alike = gains.shape[1] > 1 and float((gains / gains[:, :1] - 1).abs().max()) < 0.01
+        return alike and float((gains - 1).abs().max()) > 0.01
     return False
 
 

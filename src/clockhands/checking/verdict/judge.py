@@ -401,7 +401,11 @@ _DECLARED = (
 
 def find_property(check: str, subject: Subject) -> Declared | None:
     """Return what the scheme declares of this difference for this subject; None if nothing."""
-    return next((item for item in _DECLARED if check.startswith(item.checks) and item.applies(subject)), None)
+    for item in _DECLARED:
+        with contextlib.suppress(Exception):  # a model may raise anything where it is read
+            if check.startswith(item.checks) and item.applies(subject):
+                return item
+    return None
 
 
 def _judge_vanished(subject: Subject, first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:
