@@ -58,7 +58,7 @@ def test_a_sound_model_fails_nothing_and_gets_no_cause(scheme: str, window: int)
 
 
 def test_what_is_no_matter_of_position_gets_no_cause() -> None:
-    """Values lost, a louder last token, a mean over the text, dropout: nothing that is read explains them."""
+    """Values lost, a louder last token, dropout: nothing that is read explains them. Of a mean it is said where it is."""
     for old, new, check in (
         ("x = self.add_position(x, places)", "x = F.dropout(self.add_position(x, places), 0.1)", "batch.order"),
         (VALUES, "torch.cat([old[0], k], 2), torch.cat([old[1], old[1][:, :, -v.shape[2] :]], 2)", "cache.prefix"),
@@ -67,7 +67,8 @@ def test_what_is_no_matter_of_position_gets_no_cause() -> None:
         ("return self.head(self.norm(x))", "return self.head(self.norm(x + x.mean(1, keepdim=True)))", "causal.prefix"),
     ):
         (outcome,) = examine(build("rope", 0, (old, new)), [check])
-        assert (outcome.verdict, outcome.cause) == ("FAIL", "")
+        beside = outcome.cause.startswith("tokens reach each other beside attention")
+        assert (outcome.verdict, beside or outcome.cause) == ("FAIL", True if "mean" in new else "")
 
 
 def test_a_plain_list_for_a_cache_hides_no_cause() -> None:

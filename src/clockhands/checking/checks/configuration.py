@@ -62,9 +62,8 @@ def _scaling(subject: Subject) -> Iterator[Measurement]:
     if not paths:
         raise Inapplicable("no unscaled rotary frequencies in the configuration")
     for path in paths:
-        changed = copy.deepcopy(raw)
-        _at(changed, path).update(rope_type="linear", factor=8.0)
-        yield Measurement(_rebuild(subject, _make_config(subject, changed)), _dotted(path), wanted=True)
+        size = _change(subject, path, lambda rope: {**rope, "rope_type": "linear", "factor": 8.0})
+        yield Measurement(size, _dotted(path), wanted=True)
 
 
 @_config_check("config.keys", "a factor, a window or a number of buckets that is stored and not read")
@@ -163,14 +162,11 @@ def _change(subject: Subject, path: tuple[Any, ...], change: Callable[[Any], Any
     raw = copy.deepcopy(_read_raw(subject))
     holder = _at(raw, path[:-1])
     holder[path[-1]] = change(holder[path[-1]])
-    return _rebuild(subject, _make_config(subject, raw))
-
-
-def _make_config(subject: Subject, raw: dict[str, Any]) -> Any:
     for name in ("transformers_version", "dtype", "architectures"):
         raw.pop(name, None)
     with refusals("the changed configuration is refused", Exception):  # strict ones raise their own kinds
-        return type(subject.module.config).from_dict(raw)  # type: ignore
+        config = type(subject.module.config).from_dict(raw)  # type: ignore
+    return _rebuild(subject, config)
 
 
 def _rebuild(subject: Subject, config: Any) -> float:

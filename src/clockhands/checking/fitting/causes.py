@@ -54,7 +54,8 @@ def explain_check(subject: Subject, check: str) -> str:
         alone = replay(audible, CHECKS[check], (), lambda _: (lambda _, x: attend_to_itself(x), lambda *_: None))
         if alone.expected or alone.wanted or not carries_beside_attention(audible):
             return ""
-        return "a state or a convolution beside attention: it fails too while each token attends to itself alone"
+        ways = "by a state, a convolution or a mean"
+        return f"tokens reach each other beside attention, {ways}: it fails too while each attends to itself alone"
     except Exception:  # as above
         return ""
 
