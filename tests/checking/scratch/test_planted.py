@@ -58,7 +58,7 @@ def test_a_sound_model_fails_nothing_and_gets_no_cause(scheme: str, window: int)
 
 
 def test_what_is_no_matter_of_position_gets_no_cause() -> None:
-    """Values lost, a louder last token, dropout: nothing that is read explains them. Of a mean it is said where it is."""
+    """Values lost, a louder last token, dropout: nothing that is read explains them. A mean is told."""
     for old, new, check in (
         ("x = self.add_position(x, places)", "x = F.dropout(self.add_position(x, places), 0.1)", "batch.order"),
         (VALUES, "torch.cat([old[0], k], 2), torch.cat([old[1], old[1][:, :, -v.shape[2] :]], 2)", "cache.prefix"),
