@@ -121,7 +121,7 @@ def _untimed() -> Iterator[None]:
 def _curves_undrawn() -> Iterator[None]:
     """A training leaves an empty picture of its curves: to draw them takes as long as a few steps.
 
-    ``tests/training/test_curves.py`` draws them, and so does a run of ``tests/training/test_start.py``.
+    ``tests/training/test_session.py`` draws them.
     """
 
     with pytest.MonkeyPatch.context() as patch:

@@ -245,7 +245,8 @@ def _bound(stream: Any, path: str | Path, room: int | None, *, keep: bool) -> It
 def decode_text(parts: Iterator[bytes], source: str, encoding: str, errors: str = "strict") -> Iterator[str]:
     """Yield bytes from ``source``, which come in parts, as text without a byte order mark.
 
-    Raises DataError, with the line, for bytes that are not in ``encoding``; UsageError where that does not exist.
+    Raises DataError, with the line, for bytes that are not in ``encoding`` and, where ``errors`` is strict, for NUL;
+    UsageError where the encoding does not exist.
     """
     decoder, read, lines = None, 0, 1
     for part in chain(parts, [b""]):
@@ -264,6 +265,12 @@ def decode_text(parts: Iterator[bytes], source: str, encoding: str, errors: str 
             ) from fault
         except UnicodeError as fault:  # text in UTF-16 or UTF-32 without the mark that tells the order of its bytes
             raise DataError(f"{source} is not {encoding}: {fault}; try {encoding}-le or {encoding}-be") from fault
+        if "\0" in text and errors == "strict":
+            line = lines + text[: text.index("\0")].count("\n")
+            raise DataError(
+                f"{source}, line {line:,} holds the character NUL, which no text has; if it is UTF-16, say so in a "
+                "recipe (data.encoding = 'utf-16-le'), else this is no file of text"
+            )
         read, lines = read + len(part), lines + text.count("\n")
         yield text
 

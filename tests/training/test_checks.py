@@ -22,7 +22,7 @@ def small(**settings: str) -> Recipe:
 
 def test_a_model_is_judged_before_its_text_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("clockhands.model.size.measure_free_memory", lambda device: 10**6)
-    monkeypatch.setattr("clockhands.training.start.prepare", None)
+    monkeypatch.setattr("clockhands.training.session.prepare", None)
     with pytest.raises(UsageError, match=r"a model of these sizes has .* parameters and needs .* are free"):
         train(small(model__d_model="1024"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -18,7 +18,7 @@ from clockhands.runs.recipe import Recipe, make_recipe, vary_recipe
 from clockhands.training import resume, train
 from clockhands.training.model import build, configure
 from clockhands.training.training_data import prepare
-from tests.training.test_start import on_step
+from tests.training.test_session import on_step
 from tests.training.tiny import tables
 
 

@@ -23,7 +23,7 @@ from clockhands.runs.recipe.sections import Training
 from clockhands.training import TrainingData, TrainingStopped, resume, train
 from clockhands.training.precision import NARROWEST, Precision, choose_precision, multiplies_in_bf16, read_precision
 from tests.shared import Logged
-from tests.training.test_start import on_step, weights
+from tests.training.test_session import on_step, weights
 from tests.training.tiny import tables
 
 CPU, TINY = torch.device("cpu"), make_preset("tiny")

@@ -151,7 +151,8 @@ def hold_out(items: Items, share: float) -> dict[str, Items]:
     keys = [hashlib.blake2b(text.encode("utf8", "surrogatepass"), digest_size=8).digest() for text in texts]
     different = sorted(set(keys))
     if len(different) < 2:
-        raise UsageError("there is only one text, so none can be held out; give a validation file")
+        there = "there is only one training text" if len(items) == 1 else f"all {len(items):,} training texts are equal"
+        raise UsageError(f"{there}, so none can be held out for validation; give a validation file")
     kept = set(different[: max(1, round(share * len(different)))])
     train = [item for item, key in zip(items, keys, strict=True) if key not in kept]
     validation = [item for item, key in zip(items, keys, strict=True) if key in kept]

@@ -118,12 +118,10 @@ def _read_json_rows(path: str | Path, encoding: str) -> Iterator[tuple[str, Mapp
         try:
             row = parse_json(line, _make_object)
         except ValueError as fault:
-            raise DataError(f"{place}: {fault}") from fault
+            raise DataError(f"{place}: {fault}; JSON Lines have one object a line") from fault
         if not isinstance(row, dict):
-            raise DataError(
-                f"{place} is not a JSON object with named columns but {type(row).__name__}; JSON Lines have one object "
-                "a line"
-            )
+            kind = type(row).__name__
+            raise DataError(f"{place} holds no JSON object but a {kind}; JSON Lines have one object a line")
         yield place, row
     if is_empty:
         raise DataError(f"{path} is empty")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
-from clockhands.generation.memory_check import check_memory
+from clockhands.generation.memory_check import Beam, check_memory
 from clockhands.options import Count, NotNegative, Range, check_value
 from clockhands.runs import Run
 
@@ -25,7 +25,7 @@ VALUES: dict[str, Any] = {
     "top_k": Annotated[int, Range(least=0)],
     # The least leaves only the likeliest token, whose probability is at least 1 / vocabulary size.
     "top_p": Annotated[float, Range(least=1e-9, most=1)],
-    "beam": Count,
+    "beam": Beam,
     "samples": Count,
     "max_prompt": Count,
 }

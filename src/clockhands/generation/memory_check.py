@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
 from clockhands.devices import require_memory
 from clockhands.model.kv_cache import find_window
+from clockhands.options import Range
+
+Beam = Annotated[int, Range(least=1, most=1024)]
+"""Hypotheses of a search. More find no better texts, and with 100,000 a sentence would take hours."""
 
 
 def estimate_bytes(model: Any, *, batch: int, beam: int, length: int, source_length: int = 0) -> int:

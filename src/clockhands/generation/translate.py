@@ -19,7 +19,7 @@ from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.devices import choose_device
 from clockhands.errors import UsageError
 from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, get_end_tokens
-from clockhands.generation.memory_check import check_memory
+from clockhands.generation.memory_check import Beam, check_memory
 from clockhands.options import Count, Range, check_options, options_of
 from clockhands.runs import Run, open_run
 from clockhands.runs.plain import PlainRun, open_plain
@@ -82,7 +82,7 @@ class Search:
     Raises UsageError for values out of range and an unknown engine.
     """
 
-    beam: Count = 1
+    beam: Beam = 1
     length_penalty: Annotated[float, Range(least=-LARGEST_PENALTY, most=LARGEST_PENALTY)] = 1.0
     batch: Count = 64
     max_length: Count | None = None

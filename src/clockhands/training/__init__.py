@@ -26,14 +26,14 @@ from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 
 if TYPE_CHECKING:
     from clockhands.training.callbacks import Diverged, TrainingStopped
-    from clockhands.training.start import resume, train
+    from clockhands.training.session import resume, train
     from clockhands.training.training_data import TrainingData, prepare
 
 _HOME = {
     "TrainingData": "training_data",
     "prepare": "training_data",
-    "train": "start",
-    "resume": "start",
+    "train": "session",
+    "resume": "session",
     "Diverged": "callbacks",
     "TrainingStopped": "callbacks",
 }

@@ -1,37 +1,223 @@
-"""One training session: a Trainer with its callbacks, from its first step or a checkpoint to the exported model."""
+"""One training: started from a recipe or resumed, from its first step or a checkpoint to the exported model."""
 
 from __future__ import annotations
 
 import io
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments
+from transformers.utils import logging
 
 from clockhands import __version__
-from clockhands.errors import UsageError
-from clockhands.files import write_bytes, write_text
+from clockhands.devices import get_rank, use_threads
+from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.files import lock_folder, write_bytes, write_text
 from clockhands.generation.score import describe_uniform_guess
-from clockhands.progress import print_sentence
+from clockhands.progress import SentenceProgress, ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.card import write_card
 from clockhands.runs.export import export_model
-from clockhands.runs.folder import BEGIN, CURVES, METRICS, add_facts, read_metrics
-from clockhands.runs.recipe import Recipe
+from clockhands.runs.folder import (
+    BEGIN,
+    CURVES,
+    METRICS,
+    RECIPE,
+    add_facts,
+    read_metrics,
+    refuse_existing,
+    refuse_obstacles,
+    start_folder,
+    tidy_folder,
+)
+from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
 from clockhands.training import keeping
 from clockhands.training.callbacks import Flow, Health, ProgressBar, Record, Stop, TrainingStopped, Watcher
-from clockhands.training.model import build, load_begin_weights
-from clockhands.training.schedule import count_updates
-from clockhands.training.trainer import ClockhandsTrainer
-from clockhands.training.training_data import TrainingData
+from clockhands.training.checks import check_before_reading, check_material
+from clockhands.training.model import build, load_begin_weights, read_begin_weights, store_begin_weights
+from clockhands.training.precision import Precision, choose_precision, read_precision
+from clockhands.training.schedule import count_updates, fill_in_auto, fill_in_for_text
+from clockhands.training.trainer import ClockhandsTrainer, complete_arguments, make_arguments
+from clockhands.training.training_data import TrainingData, prepare
+
+_LENGTH = ("max_steps", "epochs", "log_steps", "eval_steps", "export", "save_steps", "save_minutes", "keep", "average")
+CHANGEABLE = tuple(f"training.{name}" for name in (*_LENGTH, "patience", "report_to"))
+"""Keys of a recipe that may be changed when a run is resumed."""
 
 
-def run_session(
+def train(
+    recipe: Recipe | str | Path | Mapping[str, Any],
+    out: str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    overwrite: bool = False,
+    material: TrainingData | None = None,
+    begin: Callable[[PreTrainedModel], None] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    draw: bool = True,
+    progress: bool = False,
+) -> Run:
+    """Train what a recipe says (a file, tables or a ``Recipe``) into the folder ``out``.
+
+    Args:
+        overrides: dotted fields of the recipe to change: ``{"position.scheme": "rope"}``.
+        overwrite: replace a run in ``out``.
+        material: what ``prepare`` returned for a recipe with the same data and tokenizer: runs that vary something else
+            need not read and encode again.
+        begin: called with the new model, which holds the weights of ``training.begin_from``, before its first step.
+        callbacks: of transformers.
+        draw: draw the curves at the end.
+        progress: show progress on standard error.
+
+    Raises ConfigError for a faulty recipe and for weights to begin with that do not fit it, UsageError if ``out``
+    exists, BusyError if another process writes there, DataError for faulty text, Diverged, and TrainingStopped after
+    Ctrl-C (resume it then).
+    """
+    if isinstance(recipe, (str, Path)):
+        recipe = load_recipe(recipe, overrides)
+    elif overrides or not isinstance(recipe, Recipe):
+        recipe = make_recipe(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides or {})
+    recipe, out = fill_in_auto(recipe), Path(out)
+    check_before_reading(recipe)
+    with _set_up_libraries(recipe), ExitStack() as held:
+        arguments = make_arguments(recipe.training, out / "checkpoints")
+        with arguments.main_process_first():
+            if arguments.process_index == 0:
+                # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
+                refuse_existing(out, overwrite=overwrite)
+                source = recipe.training.begin_from
+                if source is not None and Path(source).resolve().is_relative_to(out.resolve()):
+                    raise UsageError(
+                        f"training.begin_from is {source}, which the new run in {out} would replace; choose another "
+                        "folder"
+                    )
+                say = print_sentence if progress else ignore_sentence
+                material = material or prepare(recipe, progress=say)
+                recipe = fill_in_for_text(recipe, material)
+                check_material(recipe, material)
+                for sentence in material.describe_bounds() if progress else ():
+                    say(sentence)
+                held.enter_context(_make_folder(recipe, material, arguments, out, overwrite, say))
+            else:
+                material = material or prepare(recipe, Run(out).tokenizers)
+                recipe = fill_in_for_text(recipe, material)
+        complete_arguments(arguments, recipe.training, Precision(**Run(out).record["precision"]))
+        options: dict[str, Any] = {"progress": progress, "begin": begin, "callbacks": callbacks, "draw": draw}
+        return _run_session(recipe, material, arguments, out, **options)
+
+
+@contextmanager
+def _make_folder(
+    recipe: Recipe,
+    material: TrainingData,
+    arguments: TrainingArguments,
+    out: Path,
+    overwrite: bool,
+    say: SentenceProgress,
+) -> Iterator[None]:
+    """Make the run folder with its recipe and tokenizers, and hold its lock."""
+    begun = read_begin_weights(recipe, material)
+    precision = choose_precision(recipe.training, recipe.model, arguments.device)
+    with lock_folder(out):
+        refuse_existing(out, overwrite=overwrite)  # another process may have made it meanwhile
+        with start_folder(out) as staging:
+            # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
+            add_facts(staging, precision=asdict(precision))
+            if begun is not None:
+                store_begin_weights(begun, staging)
+                if begun.sentence:
+                    say(begun.sentence)
+            material.tokenizers.save(staging)
+            write_text(staging / RECIPE, recipe.to_toml())
+        yield
+
+
+def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progress: bool = False) -> Run:
+    """Resume a run from its last checkpoint, to the same weights as if it had not stopped.
+
+    It starts from the beginning if there is no checkpoint. ``overrides`` may change how long a run is and how often it
+    is evaluated and saved, such as ``training.max_steps``. A finished run that is not made longer is left as it is.
+
+    Raises CheckpointError for a folder that is not a run and for a damaged checkpoint, BusyError if another process
+    writes there, UsageError for fewer steps than were made, DataError if the text has changed.
+    """
+    opened, folder = Run.from_folder(run), Path(run)
+    recipe = _extend(opened.recipe, overrides or {})
+    check_before_reading(recipe)
+    with _set_up_libraries(recipe), ExitStack() as held:
+        arguments = make_arguments(recipe.training, folder / "checkpoints")
+        with arguments.main_process_first():
+            if arguments.process_index == 0:
+                held.enter_context(lock_folder(folder))
+                tidy_folder(folder)
+        # Before the folder was locked, another process may have changed it.
+        again = Run.from_folder(folder)
+        if again.tables != opened.tables:
+            opened, recipe = again, _extend(again.recipe, overrides or {})
+        if opened.finished and recipe == opened.recipe:
+            (folder / BEGIN).unlink(missing_ok=True)
+            return opened
+        refuse_obstacles(folder)
+        last = next(iter(opened.checkpoints[::-1]), None)
+        if last is not None:
+            checkpoints.check_resumable(last)
+        elif opened.finished:
+            raise CheckpointError(
+                f"{folder} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on "
+                "from"
+            )
+        say = print_sentence if progress and get_rank() == 0 else ignore_sentence
+        material = prepare(recipe, opened.tokenizers, progress=say)
+        if opened.record.get("data", material.fingerprint) != material.fingerprint:
+            raise DataError(f"the text of {folder} is not what it was when training began; it cannot go on exactly")
+        made, total = 0 if last is None else checkpoints.get_step(last), count_updates(recipe, material)
+        if made > total:
+            raise UsageError(
+                f"{folder} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "
+                "to end it there, or more to go on"
+            )
+        if arguments.process_index == 0:
+            # In this order: a process killed in between leaves an unfinished run with its former recipe, which resumes.
+            if opened.finished:
+                add_facts(folder, finished=False)
+            write_text(folder / RECIPE, recipe.to_toml())
+        precision = read_precision(opened.record, recipe.training, recipe.model, arguments.device)
+        complete_arguments(arguments, recipe.training, precision)
+        return _run_session(recipe, material, arguments, folder, progress=progress, last=last)
+
+
+def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of a run with changed overrides. Raises UsageError for those that a run keeps."""
+    refused = ", ".join(key for key in overrides if key not in CHANGEABLE)
+    if refused:
+        raise UsageError(
+            f"a resumed run keeps its recipe: {refused} cannot be changed; only {', '.join(CHANGEABLE)} can"
+        )
+    return make_recipe(recipe.tables, overrides) if overrides else recipe
+
+
+@contextmanager
+def _set_up_libraries(recipe: Recipe) -> Iterator[None]:
+    """Set the recipe's number of threads and silence transformers; undo both afterwards."""
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    try:
+        with use_threads(recipe.training.threads):
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _run_session(
     recipe: Recipe,
     material: TrainingData,
     arguments: TrainingArguments,
@@ -48,7 +234,7 @@ def run_session(
     ``last``: the checkpoint to resume from; the other arguments are those of ``train``. Raises TrainingStopped after a
     stop, Diverged, and UsageError for what a logger refuses.
     """
-    training, stop, is_main = recipe.training, Stop(), arguments.process_index == 0
+    training, stop = recipe.training, Stop()
     torch.manual_seed(training.seed)
     model = build(recipe, material.tokenizers)
     if last is None:
@@ -64,20 +250,16 @@ def run_session(
     trainer.last = last
     for watcher in watchers:
         watcher.trainer = trainer
-    if is_main:
-        add_facts(out, **_collect_facts(trainer), finished=False)
-        # The lines after the step from which training resumes are made again.
-        made = 0 if last is None else checkpoints.get_step(last)
-        kept = [line for line in read_metrics(out / METRICS) if line["step"] <= made]
-        write_text(out / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+    updates = count_updates(recipe, material)
+    started = _record_start(trainer, out, updates) if arguments.process_index == 0 else ""
     if last is not None:
         trainer.state = TrainerState.load_from_json(str(last / checkpoints.STATE))
-        trainer.state.max_steps = count_updates(recipe, material)
+        trainer.state.max_steps = updates
         if trainer.state.global_step >= trainer.compute_end():  # it was killed while it finished
             trainer._load_from_checkpoint(str(last))  # refuses the weights of another model
             return _finish(trainer, out, checkpoints.read_weights(last), stopped=False, draw=draw)
-    if progress and is_main:
-        print_sentence(_describe(trainer))
+    if progress and started:
+        print_sentence(started)
     try:
         with stop.listen():
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
@@ -91,6 +273,34 @@ def run_session(
             watcher.close()
     stopped = stop.is_set and trainer.state.global_step < trainer.compute_end()
     return _finish(trainer, out, trainer.weights(), stopped=stopped, draw=draw)
+
+
+def _record_start(trainer: ClockhandsTrainer, out: Path, updates: int) -> str:
+    """Write what ``run.json`` says of versions, machine, model and data; keep the metrics up to the step that is
+    resumed, as the lines after it are made again. Return one line about what is trained, and the loss it starts from.
+    """
+    training = trainer.recipe.training
+    parameters = sum(parameter.numel() for parameter in trainer.unwrap_model().parameters())
+    facts: dict[str, Any] = {
+        "clockhands": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+        "device": str(trainer.args.device),
+        "threads": torch.get_num_threads(),
+        "processes": trainer.args.world_size,
+        "parameters": parameters,
+        "data": trainer.material.fingerprint,
+    }
+    add_facts(out, **facts, finished=False)
+    made = 0 if trainer.last is None else checkpoints.get_step(trainer.last)
+    kept = [line for line in read_metrics(out / METRICS) if line["step"] <= made]
+    write_text(out / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+    return (
+        f"training {parameters:,} parameters for {updates:,} step{'s' * (updates != 1)}; learning rate "
+        f"{training.rate:g}, warm-up {training.warmup:,} step{'s' * (training.warmup != 1)}; the loss is in nats per "
+        f"token, and {describe_uniform_guess(len(trainer.material.tokenizers.target))}"
+    )
 
 
 def _finish(
@@ -127,36 +337,6 @@ def _finish(
             f"stopped at step {step} of {trainer.state.max_steps}; continue with: clockhands train --resume {out}"
         )
     return run
-
-
-def _describe(trainer: ClockhandsTrainer) -> str:
-    """Return one line about what is trained, and the loss from which it starts."""
-    training, words = trainer.recipe.training, len(trainer.material.tokenizers.target)
-    updates, warmup = count_updates(trainer.recipe, trainer.material), training.warmup
-    return (
-        f"training {_count_parameters(trainer):,} parameters for {updates:,} step{'s' * (updates != 1)}; learning rate "
-        f"{training.rate:g}, warm-up {warmup:,} step{'s' * (warmup != 1)}; the loss is in nats per token, and "
-        f"{describe_uniform_guess(words)}"
-    )
-
-
-def _collect_facts(trainer: ClockhandsTrainer) -> dict[str, Any]:
-    """Return what ``run.json`` says of the versions, the machine, the model and the data."""
-    return {
-        "clockhands": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "transformers": transformers.__version__,
-        "device": str(trainer.args.device),
-        "threads": torch.get_num_threads(),
-        "processes": trainer.args.world_size,
-        "parameters": _count_parameters(trainer),
-        "data": trainer.material.fingerprint,
-    }
-
-
-def _count_parameters(trainer: ClockhandsTrainer) -> int:
-    return sum(parameter.numel() for parameter in trainer.unwrap_model().parameters())
 
 
 def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
