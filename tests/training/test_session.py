@@ -31,11 +31,11 @@ from clockhands.training import (
     TrainingData,
     TrainingStopped,
     callbacks,
-    keeping,
     prepare,
     resume,
     session,
     train,
+    trainer,
     vary_recipe,
 )
 from clockhands.training.callbacks import Stop
@@ -133,7 +133,7 @@ def test_checkpoints_by_the_clock_change_nothing(
     monkeypatch.setattr(callbacks, "MAX_SAVING_SHARE", 1e9)  # as often as they are due, which is after every step
     saved: list[str] = []
     monkeypatch.setattr(
-        keeping, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_checkpoints(folder)))
+        trainer, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_checkpoints(folder)))
     )
     often = train(tables(save_steps=None, save_minutes=1e-9), tmp_path / "often", material=material)
     assert {Path(path).name for path in saved} == {f"checkpoint-{step}" for step in range(1, 25)}

@@ -139,8 +139,7 @@ def _describe(recipe: Any) -> int:
     import torch
 
     from clockhands.training import prepare
-    from clockhands.training.checks import check_batches, check_recipe
-    from clockhands.training.model import build, read_begin_weights
+    from clockhands.training.model import build, check_batches, check_recipe, read_begin_weights
     from clockhands.training.schedule import fill_in_for_text
 
     check_recipe(recipe)
@@ -167,7 +166,7 @@ def _describe(recipe: Any) -> int:
 def _conclude(run: Any) -> None:
     from clockhands.devices import get_rank
     from clockhands.runs.run import COMMANDS
-    from clockhands.training.keeping import describe_rise
+    from clockhands.training.callbacks import describe_rise
 
     if get_rank() != 0:
         return

@@ -25,8 +25,7 @@ from clockhands.model.size import count_parameters
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs import Run, open_run
 from clockhands.training import Recipe, TrainingData, prepare, train, vary_recipe
-from clockhands.training.checks import check_batches, check_recipe, find_training_device
-from clockhands.training.model import build, configure
+from clockhands.training.model import build, check_batches, check_recipe, configure, find_training_device
 from clockhands.training.precision import choose_trial_precision
 
 TIMED, MOST_TIMED, TIMED_SECONDS = 3, 20, 0.3

@@ -76,5 +76,7 @@ def collect_items(rows: Iterable[tuple[str, ...]], skip_blank: bool) -> Items:
             items.append(Pair(texts[0], texts[1]) if len(texts) == 2 else texts[0])
         elif any(there) and not skip_blank:
             blank = "target" if there[0] else "source"
-            raise DataError(f"{place}: the {blank} is blank; mend it, or leave such pairs out with data.skip_blank=true")
+            raise DataError(
+                f"{place}: the {blank} is blank; mend it, or leave such pairs out with data.skip_blank=true"
+            )
     return items

@@ -12,13 +12,18 @@
 
 from __future__ import annotations
 
-from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
 from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOptions, Engine
 from clockhands.generation.evaluate import evaluate, measure_pair_loss
 from clockhands.generation.generate import generate
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Evaluation, Loss, Score, compute_exact_match, score_translations
-from clockhands.generation.translate import Search, Translation, translate
+from clockhands.generation.translate import (
+    Search,
+    Translation,
+    compute_cross_attention,
+    draw_cross_attention,
+    translate,
+)
 
 __all__ = [
     "ENGINES",

@@ -38,10 +38,27 @@ from clockhands.runs.folder import (
     tidy_folder,
 )
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
-from clockhands.training import keeping
-from clockhands.training.callbacks import Flow, Health, ProgressBar, Record, Stop, TrainingStopped, Watcher
-from clockhands.training.checks import check_before_reading, check_material
-from clockhands.training.model import build, load_begin_weights, read_begin_weights, store_begin_weights
+from clockhands.training.callbacks import (
+    Flow,
+    Health,
+    ProgressBar,
+    Record,
+    Stop,
+    TrainingStopped,
+    Watcher,
+    discard,
+    read_losses,
+    select_averaged,
+    select_lowest,
+)
+from clockhands.training.model import (
+    build,
+    check_before_reading,
+    check_material,
+    load_begin_weights,
+    read_begin_weights,
+    store_begin_weights,
+)
 from clockhands.training.precision import Precision, choose_precision, read_precision
 from clockhands.training.schedule import count_updates, fill_in_auto, fill_in_for_text
 from clockhands.training.trainer import ClockhandsTrainer, complete_arguments, make_arguments
@@ -314,11 +331,11 @@ def _finish(
     run = Run(out).cache_recipe(trainer.recipe)
     if trainer.args.process_index == 0:
         exported_step: int | None = step
-        losses = keeping.read_losses(vars(trainer.state))
-        keeping.discard(folder, training, losses, trainer.compute_end())
-        lowest = keeping.select_lowest(checkpoints.list_checkpoints(folder), training, losses)
+        losses = read_losses(vars(trainer.state))
+        discard(folder, training, losses, trainer.compute_end())
+        lowest = select_lowest(checkpoints.list_checkpoints(folder), training, losses)
         if not stopped and training.average != "none":
-            weights = checkpoints.average_weights(keeping.select_averaged(folder, training, losses, step))
+            weights = checkpoints.average_weights(select_averaged(folder, training, losses, step))
             exported_step = None
         elif not stopped and lowest is not None and checkpoints.get_step(lowest) != step:
             weights, exported_step = checkpoints.read_weights(lowest), checkpoints.get_step(lowest)

@@ -20,7 +20,7 @@ from clockhands.runs import checkpoints
 from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.sections import Training
 from clockhands.shapes import Tensor
-from clockhands.training import keeping
+from clockhands.training.callbacks import discard, is_exhausted, read_losses
 from clockhands.training.precision import Precision
 from clockhands.training.schedule import make_rate
 from clockhands.training.training_data import Data, TrainingData
@@ -227,14 +227,14 @@ class ClockhandsTrainer(Trainer):
                 loss = {"sums": sums, "logged": self._globalstep_last_logged}
                 write_text(whole / checkpoints.LOSS, json.dumps(loss) + "\n")
         if writer:
-            keeping.discard(folder, self.recipe.training, keeping.read_losses(vars(self.state)), self.compute_end())
+            discard(folder, self.recipe.training, read_losses(vars(self.state)), self.compute_end())
         self.accelerator.wait_for_everyone()
         self.saving_seconds = time.monotonic() - begun
 
     def compute_end(self) -> int:
         """Return the step with which training ends: the present one if ``patience`` is exhausted, else the last."""
         state = self.state
-        over = keeping.is_exhausted(keeping.read_losses(vars(state)), self.recipe.training.patience)
+        over = is_exhausted(read_losses(vars(state)), self.recipe.training.patience)
         return state.global_step if over else state.max_steps
 
 
