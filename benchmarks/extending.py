@@ -31,7 +31,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from clockhands.attention.install import NAME
-from clockhands.data.corpora.facts import NAMES, VALUES
+from clockhands.data.corpora.stdlib import NAMES, VALUES
 from clockhands.extension import apply, choose_lengths, list_methods, measure
 from clockhands.extension.choose import choose_method, cut_trial_texts
 from clockhands.extension.methods import Method

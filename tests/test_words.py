@@ -33,7 +33,7 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
 are, and why)"""
 
 EMPTY = ("one", "found", "each", "given", "asked", "told")
-IN_FILES = {("data/corpora/facts.py", "asked"): "an option of recipes: the share of names that are asked about"}
+IN_FILES = {("data/corpora/stdlib.py", "asked"): "an option of recipes: the share of names that are asked about"}
 """Names of variables that say nothing, and those of them that stand in files that people have, with what they mean."""
 
 PHRASES = {

@@ -17,8 +17,8 @@ from clockhands.comparison.task_findings import (
     list_above,
 )
 from clockhands.data import Ceiling, open_corpus
+from clockhands.data.bounds import Floor, find_floor
 from clockhands.data.splits import redraw_training
-from clockhands.data.trigram import Floor, find_floor
 from clockhands.runs.recipe import make_recipe
 from clockhands.training import prepare
 from tests.comparison.planted import NAMES, results

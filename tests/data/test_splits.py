@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clockhands.data import Corpus, Pair, open_corpus
-from clockhands.data.corpora.numbers.populations import spell
+from clockhands.data.corpora.numbers import spell
 from clockhands.data.splits import FEWEST_ITEMS, redraw_training
 from clockhands.errors import UsageError
 

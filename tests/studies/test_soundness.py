@@ -12,7 +12,7 @@ from clockhands.cli import main
 from clockhands.comparison import Comparison, make_plan
 from clockhands.comparison.task_findings import find_plan_floor, list_above
 from clockhands.data import Ceiling
-from clockhands.data.trigram import Floor
+from clockhands.data.bounds import Floor
 from clockhands.errors import ClockhandsError, ConfigError, UsageError
 from clockhands.studies import STUDIES, Study
 from clockhands.studies.soundness import (

@@ -15,7 +15,7 @@ from clockhands.options import options_of, read_assignments
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
-    from clockhands.data.trigram import Floor
+    from clockhands.data.bounds import Floor
     from clockhands.findings import Findings
 
 Format: TypeAlias = Literal["page", "markdown", "latex", "csv"]

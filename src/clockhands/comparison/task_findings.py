@@ -11,7 +11,7 @@ from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial_runner import load_material
 from clockhands.data import CORPORA, Ceiling
-from clockhands.data.trigram import MARGIN, Floor
+from clockhands.data.bounds import MARGIN, Floor
 from clockhands.findings import Finding, Reference, Table, join_words
 
 

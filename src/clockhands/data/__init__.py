@@ -24,8 +24,8 @@ UsageError; each names file and line, or the option.
 """
 
 from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches, padding_share
+from clockhands.data.bounds import find_ceiling
 from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
-from clockhands.data.ceiling import find_ceiling
 from clockhands.data.datasets import (
     IGNORED_LABEL,
     Batch,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from clockhands.data.morphemes import Morphemes
+from clockhands.data.kinds import Morphemes
 from clockhands.data.population import Pair, Population
 from clockhands.errors import UsageError, describe_unknown
 

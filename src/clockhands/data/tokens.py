@@ -25,9 +25,9 @@ from clockhands.data.kinds import (
     SPECIAL,
     USUAL_VOCABULARY,
     make_normalizer,
+    make_tokenizer,
     make_untrained,
 )
-from clockhands.data.morphemes import make_tokenizer
 from clockhands.data.splits import Corpus, Task
 from clockhands.errors import CheckpointError, DataError, UsageError, describe_unknown
 from clockhands.pretrained import TOKENIZER, TRUST, load_tokenizer

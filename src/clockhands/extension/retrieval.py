@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from clockhands.data.corpora.facts import NAMES, VALUES
+from clockhands.data.corpora.stdlib import NAMES, VALUES
 from clockhands.errors import DataError, PositionError
 from clockhands.extension.reading import Stream, can_read, choose_batch_tokens, compute_tail_logits, get_answer_ids
 from clockhands.model.huggingface_base import get_cache, name_cache

@@ -8,7 +8,7 @@ from clockhands.comparison.plan import METRICS
 from clockhands.comparison.task_findings import find_plan_ceiling, list_above
 from clockhands.comparison.trial_runner import make_material_key
 from clockhands.data import Ceiling
-from clockhands.data.trigram import Floor
+from clockhands.data.bounds import Floor
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.studies.study import Study
 

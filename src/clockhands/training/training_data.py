@@ -30,9 +30,9 @@ from clockhands.data import (
     open_tokenizer,
     train_tokenizers,
 )
+from clockhands.data.bounds import Floor, find_floor
 from clockhands.data.encoding import LONGEST
 from clockhands.data.splits import redraw_training
-from clockhands.data.trigram import Floor, find_floor
 from clockhands.errors import DataError, UsageError
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs.recipe import Recipe
@@ -89,7 +89,7 @@ class TrainingData:
         return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)
 
     def find_floor(self) -> Floor | None:
-        """Return the floor of real text (``trigram.py``); None for made text, and for a masked model.
+        """Return the floor of real text (``data.bounds``); None for made text, and for a masked model.
 
         In made text every answer is right or wrong; a masked model predicts no next token.
         """

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from clockhands.data import Corpus, find_ceiling, open_corpus, train_tokenizers
-from clockhands.data.corpora.roles.grammar import ADJECTIVES, NAMES, NOUNS, PLACES, PREPOSITIONS, VERBS
+from clockhands.data.corpora.roles import ADJECTIVES, NAMES, NOUNS, PLACES, PREPOSITIONS, VERBS
 from clockhands.errors import UsageError
 
 

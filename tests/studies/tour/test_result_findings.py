@@ -13,7 +13,7 @@ import torch
 import clockhands
 from clockhands.cli import main
 from clockhands.data import Pair
-from clockhands.data.corpora.roles.grammar import Phrase, Sentence
+from clockhands.data.corpora.roles import Phrase, Sentence
 from clockhands.errors import UsageError
 from clockhands.findings import Finding, Findings
 from clockhands.generation import Score, Translation, compute_exact_match

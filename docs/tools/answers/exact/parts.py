@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from clockhands.data.corpora.roles.grammar import (
+from clockhands.data.corpora.roles import (
     ADJECTIVES,
     NAMES,
     NOUNS,

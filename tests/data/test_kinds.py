@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.data import Corpus, Pair, Tokenizers, encode_texts, train_tokenizers
-from clockhands.data.morphemes import Morphemes, find_roots
+from clockhands.data.kinds import Morphemes, find_roots
 from clockhands.errors import UsageError
 
 GERMAN = ("einhundert", "zweihundert", "dreihundert", "einundzwanzig", "zweiundzwanzig", "dreiundzwanzig")
