@@ -27,7 +27,7 @@ _HOME = {
     "evaluate": "clockhands.generation",
     "inspect": "clockhands.inspection",
     "compare": "clockhands.comparison",
-    "study": "clockhands.studies.run",
+    "study": "clockhands.studies.answer",
     "check": "clockhands.checking",
     "explore": "clockhands.exploring",
     "extend": "clockhands.extension",

@@ -10,10 +10,10 @@ from gaps import describe_gap, judge_longer_text
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.trial import LongerText
-from clockhands.studies.literature import check_orderings
+from clockhands.studies.soundness import check_orderings
 from clockhands.studies.study import Ordering
 from tests.comparison.planted import results
-from tests.studies.test_literature import ORDERINGS, STUDY
+from tests.studies.test_soundness import ORDERINGS, STUDY
 
 
 def test_a_difference_is_told_with_the_interval_that_its_check_rests_on() -> None:

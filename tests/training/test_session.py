@@ -22,7 +22,7 @@ from clockhands.errors import BusyError, CheckpointError, DataError, UsageError
 from clockhands.files import lock_folder
 from clockhands.runs import Run, checkpoints
 from clockhands.runs import folder as run_module
-from clockhands.runs.card import make_card
+from clockhands.runs.export import make_card
 from clockhands.runs.folder import add_facts
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import (

@@ -10,7 +10,7 @@ from clockhands.comparison.plan import MARGINS
 from clockhands.comparison.statistics.paired import ALPHA, MIN_SEEDS
 from clockhands.comparison.verdicts import format_number, format_range
 from clockhands.findings import choose_digits
-from clockhands.studies.literature import INSIDE, count_seeds_above, estimate_gap, find_margin, list_values
+from clockhands.studies.soundness import INSIDE, count_seeds_above, estimate_gap, find_margin, list_values
 from clockhands.studies.study import Ordering
 
 GROWS, HOLDS = "grows", "holds"

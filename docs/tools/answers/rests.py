@@ -19,7 +19,7 @@ from question import SLOT, Question, Rest, Rests
 from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import check_ordering, list_tried
+from clockhands.studies.soundness import check_ordering, list_tried
 
 
 def check_rests(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:

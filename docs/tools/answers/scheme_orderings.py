@@ -11,7 +11,7 @@ from scheme_use import COMPOSITION, NONE, SchemeUse, read_uses
 
 from clockhands.comparison import Comparison
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import INSIDE, CheckedOrdering, check_ordering, list_tried
+from clockhands.studies.soundness import INSIDE, CheckedOrdering, check_ordering, list_tried
 from clockhands.studies.study import Ordering
 
 __all__ = ["SchemeOrdering", "collect_orderings"]

@@ -14,8 +14,8 @@ from clockhands.comparison.formats import write_markdown
 from clockhands.comparison.plan import METRICS
 from clockhands.findings import Finding
 from clockhands.studies import Study, answer_question
-from clockhands.studies.literature import INSIDE, check_ordering, list_tried
 from clockhands.studies.scaling import SIZES
+from clockhands.studies.soundness import INSIDE, check_ordering, list_tried
 
 
 def select_sizes(name: str, sized: Measured) -> dict[str, Comparison]:

@@ -174,7 +174,7 @@ def _conclude(run: Any) -> None:
     print(f"{run.path}: {step:,} steps, {run.record['parameters']:,} parameters{_describe_model_loss(run)}")
     if known is not None:
         from clockhands.generation.score import describe_uniform_guess
-        from clockhands.runs.card import describe_perplexity
+        from clockhands.runs.export import describe_perplexity
 
         tokens = "masked tokens" if run.recipe.model.architecture == "encoder" else "target tokens"
         guess = describe_uniform_guess(len(run.tokenizers.target))

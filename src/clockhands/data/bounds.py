@@ -1,4 +1,4 @@
-"""The bounds that scores and losses are held against: the order-blind ceiling, and the floor, below a trigram's loss."""
+"""The bounds of scores and losses: the order-blind ceiling, and the floor of real text, below a trigram's loss."""
 
 from __future__ import annotations
 

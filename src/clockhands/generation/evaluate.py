@@ -20,7 +20,7 @@ from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Evaluation, Loss, make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, open_translator, translate
 from clockhands.model.loss import shift_right
-from clockhands.model.token_batch import TokenBatch
+from clockhands.model.masks import TokenBatch
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run
 from clockhands.runs.plain import PlainRun

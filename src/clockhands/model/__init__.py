@@ -18,8 +18,8 @@ logits.
 """
 
 from clockhands.model.config import PRESETS, TransformerConfig, make_preset
+from clockhands.model.masks import EncodedSource, TokenBatch
 from clockhands.model.position_config import PositionConfig
-from clockhands.model.token_batch import EncodedSource, TokenBatch
 from clockhands.model.transformer import Transformer
 
 __all__ = [

@@ -25,7 +25,7 @@ from clockhands.model.huggingface_base import (
 )
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED_LABEL, shift_right
-from clockhands.model.token_batch import EncodedSource, TokenBatch
+from clockhands.model.masks import EncodedSource, TokenBatch
 
 __all__ = [
     "MODEL_CLASSES",

@@ -11,14 +11,12 @@ from torch import nn
 from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
-from clockhands.model.block import Block
+from clockhands.model.block import Block, InputLayer
 from clockhands.model.config import TransformerConfig
-from clockhands.model.input import InputLayer
 from clockhands.model.kv_cache import KVCache
 from clockhands.model.layers import make_norm
-from clockhands.model.masks import Placement
+from clockhands.model.masks import EncodedSource, Placement
 from clockhands.model.position_config import Side, StackSide
-from clockhands.model.token_batch import EncodedSource
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.composition_rules import combine_declarations
 from clockhands.schemes.frequencies import take_shared_row

@@ -10,12 +10,14 @@ import torch
 from torch import nn
 
 from clockhands.errors import PositionError, UsageError
+from clockhands.model.block import InputLayer
 from clockhands.model.config import TransformerConfig
-from clockhands.model.input import InputLayer
 from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity, refuse_padding_after_tokens
 from clockhands.model.layers import ACTIVATIONS, FusedLinear, make_norm
 from clockhands.model.masks import (
+    EncodedSource,
     Placement,
+    TokenBatch,
     count_positions,
     make_cross_placement,
     make_self_mask,
@@ -24,7 +26,6 @@ from clockhands.model.masks import (
 )
 from clockhands.model.position_config import StackSide
 from clockhands.model.stack import SideSchemes, Stack
-from clockhands.model.token_batch import EncodedSource, TokenBatch
 from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Float, Tensor

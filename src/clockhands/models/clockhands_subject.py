@@ -13,8 +13,8 @@ from torch import nn
 
 from clockhands.errors import UsageError
 from clockhands.model.block import ResidualConnection
+from clockhands.model.masks import TokenBatch
 from clockhands.model.stack import Stack
-from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
 from clockhands.models.facts import describe_mechanisms, name_mechanisms
 from clockhands.models.input_table import Tables

@@ -30,9 +30,9 @@
 
     [figure]                                  # optional: see docs/tools/answers/study_figure.py
 
-    [size.gpu]                                # optional: what differs in this size, see sizes.py
+    [size.gpu]                                # optional: what differs in this size, see scaling.py
 
-    [text]                                    # optional: text that the user has to give, see given_text.py
+    [text]                                    # optional: text that the user has to give, see GivenText
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``
@@ -42,9 +42,10 @@ order could score), ``[[literature]]`` (how many of the orderings are reproduced
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -52,10 +53,80 @@ from typing import Any, get_args
 from clockhands.comparison import Plan
 from clockhands.comparison.plan import make_plan_from_tables
 from clockhands.comparison.verdicts import Kind
-from clockhands.errors import ConfigError, describe_unknown
-from clockhands.reading import read_toml
-from clockhands.studies.given_text import GivenText, read_given_text
+from clockhands.errors import ConfigError, DataError, UsageError, describe_unknown
+from clockhands.findings import join_words
+from clockhands.reading import read_toml, refuse_strange_file
+from clockhands.runs.recipe import vary_recipe
 from clockhands.studies.scaling import SIZES, scale_plan
+
+
+@dataclass(frozen=True)
+class GivenText:
+    """Files by name with their SHA-256, and where they can be had."""
+
+    source: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def bind(self, plan: Plan, beside: Path, folder: Path | None) -> Plan:
+        """Return the plan with its text in ``folder``; None leaves it where the recipe names it, ``beside``.
+
+        Raises UsageError where a folder is given and the study reads no text, and as ``check_files``.
+        """
+        if not self.files:
+            if folder is not None:
+                raise UsageError("this study makes its own text: leave --text out")
+            return plan
+        here = (folder or beside).absolute()
+        bound = replace(plan, files=dict(self.files), folder=here)
+        if folder is None:
+            return bound
+        self.check_files(folder)
+        moved = {
+            f"data.{key}": str(here / Path(value).relative_to(beside.absolute()))
+            for key, value in plan.recipe.tables["data"].items()
+            if isinstance(value, str) and Path(value).is_relative_to(beside.absolute())
+        }
+        return replace(bound, recipe=vary_recipe(plan.recipe, moved))
+
+    def check_files(self, folder: Path) -> None:
+        """Raise DataError for a file that cannot be read, UsageError for one that is not the study's."""
+        missing = [name for name in self.files if not (folder / name).is_file()]
+        if missing:
+            raise DataError(f"{folder} does not hold {join_words(missing)}; {self.advice}")
+        other = []
+        for name, digest in self.files.items():
+            refuse_strange_file(folder / name, DataError)
+            try:
+                with (folder / name).open("rb") as stream:
+                    same = hashlib.file_digest(stream, "sha256").hexdigest() == digest
+            except OSError as fault:
+                raise DataError(f"{folder / name} cannot be read: {fault}") from fault
+            other += [] if same else [name]
+        if other:
+            raise UsageError(
+                f"{join_words(other)} in {folder} is not the text of this study (its SHA-256 differs); {self.advice}"
+            )
+
+    def require(self, folder: str | None) -> None:
+        """Raise UsageError where the study needs text and no folder is given."""
+        if self.files and folder is None:
+            raise UsageError(f"this study needs text that does not come with Clockhands; {self.advice}")
+
+    @property
+    def advice(self) -> str:
+        """What the user can do about it."""
+        return (
+            f"get {join_words(self.files)} from {self.source} and name their folder with --text; to compare on your "
+            "own text, use clockhands compare"
+        )
+
+
+def read_given_text(tables: Mapping[str, object], source: str) -> GivenText:
+    """Return what ``[text]`` of a study's file says. Raises ConfigError for other keys."""
+    if tables and set(tables) != {"source", "files"}:
+        raise ConfigError(["[text] holds source and files, and nothing else"], source)
+    return GivenText(**tables)  # type: ignore[arg-type]
+
 
 RECIPES = "recipes"
 """Where the recipes of studies lie, in the folder of the studies."""

@@ -23,8 +23,7 @@ from clockhands.files import lock_folder, write_bytes, write_text
 from clockhands.generation.score import describe_uniform_guess
 from clockhands.progress import SentenceProgress, ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
-from clockhands.runs.card import write_card
-from clockhands.runs.export import export_model
+from clockhands.runs.export import export_model, write_card
 from clockhands.runs.folder import (
     BEGIN,
     CURVES,

@@ -12,7 +12,6 @@ import pytest
 from num2words import CONVERTER_CLASSES, num2words
 
 from clockhands.data import Corpus, Tokenizers, encode_texts, open_corpus, train_tokenizers
-from clockhands.data.corpora import numbers
 from clockhands.data.corpora.numbers import FAULTS, spell
 from clockhands.data.corpora.numbers import numbers as make_numbers
 from clockhands.errors import UsageError
@@ -83,13 +82,12 @@ def test_numbers_cover_a_small_range_completely() -> None:
 def test_a_small_range_has_fewer_longer_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of 10 to 99 that are longer than the drawn numbers, each spelled once however often it is drawn."""
     spelled: Counter[tuple[int, str]] = Counter()
-    spell = numbers.spell
 
     def count(number: int, language: str) -> str:
         spelled[number, language] += 1
         return spell(number, language)
 
-    monkeypatch.setattr(numbers, "spell", count)
+    monkeypatch.setattr("clockhands.data.corpora.numbers.spell", count)
     corpus = open_corpus("numbers", largest=9, train=5, validation=2, test=2, longer=200)
     drawn = corpus.pairs("train")[:5]
     longest = [max(len(pair.source) for pair in drawn), max(len(pair.target) for pair in drawn)]

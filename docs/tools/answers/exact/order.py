@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
-from clockhands.model.token_batch import TokenBatch
+from clockhands.model.masks import TokenBatch
 from clockhands.shapes import Float, Int, Tensor
 from exact.added import Numbers
 
