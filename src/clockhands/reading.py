@@ -260,8 +260,8 @@ def decode_text(parts: Iterator[bytes], source: str, encoding: str, errors: str 
             place = read + len(part) - len(fault.object) + fault.start
             raise DataError(
                 f"{source}, line {line:,}: byte {place + 1:,} of the file (0x{fault.object[fault.start]:02x}) is not "
-                f"{encoding}; convert the file, or name its encoding in a recipe, such as data.encoding = 'latin-1' "
-                "(data.source_encoding or data.target_encoding where the sides differ)"
+                f"{encoding}; convert the file, or, to train on it, name its encoding in the recipe, such as "
+                "data.encoding = 'latin-1' (data.source_encoding or data.target_encoding where the sides differ)"
             ) from fault
         except UnicodeError as fault:  # text in UTF-16 or UTF-32 without the mark that tells the order of its bytes
             raise DataError(f"{source} is not {encoding}: {fault}; try {encoding}-le or {encoding}-be") from fault

@@ -25,7 +25,7 @@ STRANGE = {
     '{"de": "eins", "de": "zwei", "en": "one"}': "line 1: more than one column is named 'de'",
     '{"de": "\\ud800", "en": "one"}': "which is not text in Unicode without NUL",
     '{"de": "", "en": ""}': "split 'test' holds nothing that can be used",
-    "[]": "line 1 is not a JSON object with named columns but list",
+    "[]": "line 1 holds no JSON object but a list",
     "": "test.jsonl is empty",
 }
 

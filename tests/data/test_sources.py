@@ -99,7 +99,7 @@ def test_a_single_text_without_two_parts_is_refused() -> None:
 def test_held_out_texts_are_in_no_other_split(texts: list[str], share: float) -> None:
     pairs = [Pair(text, str(number)) for number, text in enumerate(texts)]
     if len(set(texts)) < 2:
-        with pytest.raises(UsageError, match="only one text"):
+        with pytest.raises(UsageError, match="training texts are equal"):
             hold_out(pairs, share)
         return
     splits = hold_out(pairs, share)
@@ -126,6 +126,7 @@ def parallel(tmp_path: Path, source: bytes, target: bytes, **options: Any) -> An
         (b"eins\nzwei\n", b"one\n", r"a\.de has 2 lines and .*a\.en has 1;"),
         (b"eins\n\ndrei\n", b"one\ntwo\nthree\n", "line 2: the source is blank; .*skip_blank=true"),
         (b"eins\nzwei\n", b"one\n\n\n", r"a\.de has 2 lines and .*a\.en has 3;"),
+        (b"eins\nzw\0i\n", b"one\ntwo\n", r"a\.de, line 2 holds the character NUL, .*utf-16-le"),
         (b"eins\nf\xfcnf\n", b"one\ntwo\n", r"a\.de, line 2: byte 7 of the file \(0xfc\) is not utf-8; .*latin-1"),
     ],
 )
@@ -174,7 +175,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
             '{"source": "a", "target": "b"}\n{"source"\n',
             r"t\.jsonl, line 2: it is not JSON: .* at column 10",
         ),
-        ("t.jsonl", "[1]\n", r"t\.jsonl, line 1 is not a JSON object with named columns but list"),
+        ("t.jsonl", "[1]\n", r"t\.jsonl, line 1 holds no JSON object but a list"),
         ("t.jsonl", '{"source": "a", "target": 3}\n', "line 1: column 'target' holds no text but int: 3"),
         (
             "t.jsonl",

@@ -90,7 +90,7 @@ def test_an_empty_line_stays_an_empty_line(translator: Run) -> None:
 
 
 def test_what_cannot_be_asked_is_refused(translator: Run, writer: Run, tmp_path: object) -> None:
-    with pytest.raises(UsageError, match="beam is 0, but must be at least 1"):
+    with pytest.raises(UsageError, match="beam is 0, but must be from 1 to 1,024"):
         Search(beam=0)
     with pytest.raises(UsageError, match=r"the model there continues text; this needs one that translates"):
         next(translate(writer, ["x"]))
@@ -139,6 +139,13 @@ def test_a_long_line_is_cut_and_counted(translator: Run) -> None:
     short = list(translate(opened, ["Tom saw Anna", "Tom saw Anna Tom saw Anna Tom saw"], Search(max_source=9)))
     assert [t.text for t in cut[:2]] == [t.text for t in short]
     assert cut[1].source == lines[1]
+
+
+@pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])
+def test_a_source_of_which_only_the_end_is_left_is_empty(translator: Run, engine: str) -> None:
+    with pytest.warns(ClockhandsWarning, match="only the first 1 are read"):
+        (done,) = translate(translator, ["Tom saw Anna"], Search(max_source=1, engine=engine))
+    assert (done.text, done.score) == ("", 0.0)
 
 
 def test_a_translation_longer_than_any_memory_is_refused_at_the_call(translator: Run) -> None:

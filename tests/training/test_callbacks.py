@@ -20,7 +20,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe.sections import Training
-from clockhands.training import callbacks
+from clockhands.training import callbacks, trainer
 from clockhands.training.callbacks import Flow, ProgressBar, Stop
 from tests.runs.test_checkpoints import make
 
@@ -141,9 +141,9 @@ def test_what_is_needed_is_kept(tmp_path: Path, average: str, kept: list[int]) -
         make(tmp_path, step)
     loss = {10: 1.0, 20: 0.5, 30: 2.0, 40: 3.0}
     training = Training(max_steps=1, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
-    callbacks.discard(tmp_path, training, loss, 100)
+    trainer.discard(tmp_path, training, loss, 100)
     assert [checkpoints.get_step(path) for path in checkpoints.list_checkpoints(tmp_path)] == kept
-    best = callbacks.rank_best(checkpoints.list_checkpoints(tmp_path), loss, 1)
+    best = trainer.rank_best(checkpoints.list_checkpoints(tmp_path), loss, 1)
     assert checkpoints.get_step(best[0]) == min(kept, key=lambda step: loss[step])
 
 
@@ -155,14 +155,12 @@ def test_what_a_stop_saved_displaces_no_planned_one_and_is_not_averaged(
         make(tmp_path, step)
     loss = {10: 1.0, 20: 0.5, 30: 2.0}
     training = Training(max_steps=40, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
-    callbacks.discard(tmp_path, training, loss, 40)
+    trainer.discard(tmp_path, training, loss, 40)
     assert [checkpoints.get_step(path) for path in checkpoints.list_checkpoints(tmp_path)] == kept
     if average != "none":
-        assert 34 not in [
-            checkpoints.get_step(path) for path in callbacks.select_averaged(tmp_path, training, loss, 40)
-        ]
+        assert 34 not in [checkpoints.get_step(path) for path in trainer.select_averaged(tmp_path, training, loss, 40)]
         # The end is averaged wherever it lies; it has no validation loss here.
-        last = callbacks.select_averaged(tmp_path, training, loss, 34)[-1]
+        last = trainer.select_averaged(tmp_path, training, loss, 34)[-1]
         assert checkpoints.get_step(last) == {"best": 10, "last": 34}[average]
 
 
@@ -177,19 +175,19 @@ def metrics(*losses: float) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("losses", [(), (2.0,), (3.0, 2.0, 1.0), (3.0, 2.0, 2.03)])
 def test_a_validation_loss_that_falls_or_rises_within_its_noise_is_not_told(losses: tuple[float, ...]) -> None:
-    assert callbacks.describe_rise(metrics(*losses), Training(max_steps=30)) is None
+    assert trainer.describe_rise(metrics(*losses), Training(max_steps=30)) is None
 
 
 def test_a_rise_is_told_with_a_setting_that_a_recipe_accepts_and_that_exports_the_lowest() -> None:
-    said = callbacks.describe_rise(metrics(3.0, 2.0, 2.5, 2.1), Training(max_steps=40, eval_steps=10, export="last"))
+    said = trainer.describe_rise(metrics(3.0, 2.0, 2.5, 2.1), Training(max_steps=40, eval_steps=10, export="last"))
     assert said is not None and "lowest after 20 steps (2.0000) and has risen since" in said
     assert said.endswith("--set training.export=lowest")
     training = Training(max_steps=40, eval_steps=10, export="lowest")
     assert training.find_faults() == []
-    told = callbacks.describe_rise(metrics(3.0, 2.0, 2.5), training)
+    told = trainer.describe_rise(metrics(3.0, 2.0, 2.5), training)
     assert told is not None and told.endswith("has risen since, to 2.5000 after 30")
     best = Training(max_steps=40, average="best", keep=1, eval_steps=10, save_steps=10)
-    assert callbacks.describe_rise(metrics(3.0, 2.0, 2.5), best) is None, "the best weights are exported already"
+    assert trainer.describe_rise(metrics(3.0, 2.0, 2.5), best) is None, "the best weights are exported already"
 
 
 def test_the_checkpoint_that_is_exported_stays(tmp_path: Path) -> None:
@@ -197,24 +195,24 @@ def test_the_checkpoint_that_is_exported_stays(tmp_path: Path) -> None:
         make(tmp_path, step)
     loss = {10: 1.0, 20: 0.5, 30: 0.5, 40: 3.0}
     training = Training(max_steps=40, eval_steps=10, keep=1, export="lowest")
-    callbacks.discard(tmp_path, training, loss, 40)
+    trainer.discard(tmp_path, training, loss, 40)
     saved = checkpoints.list_checkpoints(tmp_path)
     assert [checkpoints.get_step(path) for path in saved] == [20, 40], "of equal losses the first"
-    assert callbacks.select_lowest(saved, training, loss) == saved[0]
-    assert callbacks.select_lowest(saved, replace(training, export="last"), loss) is None
-    assert callbacks.select_lowest(saved, training, {}) is None, "a checkpoint without a validation loss is not judged"
+    assert trainer.select_lowest(saved, training, loss) == saved[0]
+    assert trainer.select_lowest(saved, replace(training, export="last"), loss) is None
+    assert trainer.select_lowest(saved, training, {}) is None, "a checkpoint without a validation loss is not judged"
 
 
 def test_a_loss_that_is_no_number_is_never_the_lowest() -> None:
     history = [{"step": step, "eval_loss": loss} for step, loss in ((1, float("nan")), (2, 3.0), (3, float("nan")))]
-    losses = callbacks.read_losses({"log_history": history})
+    losses = trainer.read_losses({"log_history": history})
     first, second, third = ({step: losses[step] for step in range(1, last + 1)} for last in (1, 2, 3))
-    assert [callbacks.is_lowest(known) for known in (first, second, third)] == [True, True, False]
-    assert callbacks.rank_best([Path(f"checkpoint-{step}") for step in losses], losses, 1) == [Path("checkpoint-2")]
+    assert [trainer.is_lowest(known) for known in (first, second, third)] == [True, True, False]
+    assert trainer.rank_best([Path(f"checkpoint-{step}") for step in losses], losses, 1) == [Path("checkpoint-2")]
 
 
 @pytest.mark.parametrize(
     ("values", "lowest"), [([1.0], True), ([2.0, 1.0], True), ([1.0, 1.0], False), ([1, 2], False)]
 )
 def test_a_loss_is_the_lowest_only_below_all_others(values: list[float], lowest: bool) -> None:
-    assert callbacks.is_lowest(dict(enumerate(values))) is lowest
+    assert trainer.is_lowest(dict(enumerate(values))) is lowest

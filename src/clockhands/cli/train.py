@@ -166,7 +166,7 @@ def _describe(recipe: Any) -> int:
 def _conclude(run: Any) -> None:
     from clockhands.devices import get_rank
     from clockhands.runs.run import COMMANDS
-    from clockhands.training.callbacks import describe_rise
+    from clockhands.training.trainer import describe_rise
 
     if get_rank() != 0:
         return

@@ -55,8 +55,12 @@ def run(options: Options) -> int:
         raise UsageError("give sentences or --input, not both")
     check_file("--output", options.output, overwrite=options.overwrite)
     check_file("--attention", options.attention, overwrite=options.overwrite, suffix=".svg")
-    if options.output and options.attention and Path(options.output).absolute() == Path(options.attention).absolute():
-        raise UsageError(f"--output and --attention both name {options.output}; give each its own file")
+    files: dict[Path, str] = {}
+    for flag in ("input", "output", "attention"):
+        if path := getattr(options, flag):
+            other = files.setdefault(Path(path).resolve(), flag)
+            if other != flag:
+                raise UsageError(f"--{other} and --{flag} both name {path}; give each its own file")
     part = f"{options.output}{PART}"
     if options.output and Path(part).exists() and not options.overwrite:
         raise UsageError(

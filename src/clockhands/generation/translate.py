@@ -159,7 +159,7 @@ def translate(
 ) -> Iterator[Translation]:
     """Yield the translation of each sentence, in order; sources are read as needed, so a pipe is possible.
 
-    An empty sentence has an empty translation with the score 0.
+    A sentence that is empty, or of which ``max_source`` leaves only its end, has an empty translation with the score 0.
 
     At the call, raises UsageError if the run does not translate, if the engine cannot run its model, and if not even
     one translation of ``max_length`` tokens fits the memory, and what ``open_run`` raises. During the iteration, raises
@@ -185,10 +185,12 @@ def _translate_pools(
         nonempty = [index for index, source in enumerate(pool) if source.strip()]
         encoded = encode_texts(run.tokenizers.source, [pool[index] for index in nonempty])
         ids = dict(zip(nonempty, shorten_rows(encoded, search.max_source, "max_source"), strict=True))
+        # Of some texts nothing is left but the token that ends them: engines would differ in what they make of it.
+        ids = {index: row for index, row in ids.items() if row != [run.tokenizers.source.eos_token_id]}
         # Batches of similar lengths. Their sources have the same bound, so that a translation that does not end does
         # not depend on its batch.
         batches = []
-        order = sorted(nonempty, key=lambda index: len(ids[index]))
+        order = sorted(ids, key=lambda index: len(ids[index]))
         for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length)):
             alike = list(group)
             batches += [(bound, alike[first : first + search.batch]) for first in range(0, len(alike), search.batch)]

@@ -187,5 +187,9 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _describe(fault: Exception) -> str:
-    """Return the first line of what a library says, or the type of the fault where it says nothing."""
-    return getattr(fault, "strerror", None) or next(iter(str(fault).splitlines()), type(fault).__name__)
+    """Return the first sentence of what a library says, or the type of the fault where it says nothing.
+
+    In the next one torch advises to read a file in a way that runs the code in it.
+    """
+    said = next(iter(str(fault).splitlines()), type(fault).__name__)
+    return getattr(fault, "strerror", None) or said.split(". ")[0]

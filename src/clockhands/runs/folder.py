@@ -75,7 +75,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
 def refuse_obstacles(path: Path) -> None:
     """Raise CheckpointError if a folder lies where a run writes a file: training would fail there at its end."""
-    for name in (CONFIG, GENERATION, WEIGHTS, METRICS, RECORD, CURVES):
+    for name in (CONFIG, GENERATION, WEIGHTS, METRICS, RECORD, CURVES, LOADING_CODE):
         if (path / name).is_dir():
             raise CheckpointError(f"{path / name} is a folder, and the run writes a file of that name: move it away")
 
