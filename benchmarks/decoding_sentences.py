@@ -5,7 +5,7 @@
 A translator with the paper's scheme and one with RoPE are trained for some minutes, so that texts end by themselves.
 ``clockhands``: the engine that ``translate`` takes by default, as it is called for every batch. ``generate``:
 ``model.generate`` of transformers with the same model. ``ctranslate2``: ``Translator.translate_batch`` of the model as
-``generation.engines.ctranslate.save_model`` writes it. Each of them gets the same batches of token ids, sorted by length.
+``generation.engines.ctranslate.save_model`` writes it. Each gets the same batches of token ids, sorted by length.
 """
 
 from __future__ import annotations

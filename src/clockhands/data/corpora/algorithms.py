@@ -66,28 +66,19 @@ class Task:
         return self.make_pair(symbols), [self.make_pair(list(other)) for other in sorted(rearranged)]
 
 
-def _draw_letters(alphabet: str) -> Callable[[int, random.Random], Symbols]:
-    """Return a function that draws so many letters of an alphabet."""
-    return lambda length, rng: rng.choices(alphabet, k=length)
-
-
 def shuffle(symbols: Symbols, rng: random.Random) -> Symbols:
     """Return the symbols in random order."""
     return rng.sample(symbols, len(symbols))
 
 
-def _shuffle_among(*groups: str) -> Callable[[Symbols, random.Random], Symbols]:
-    """Return a function that shuffles the symbols of each group among their places; all others stay."""
-
-    def shuffle_groups(symbols: Symbols, rng: random.Random) -> Symbols:
-        result = list(symbols)
-        for group in groups:
-            places = [place for place, symbol in enumerate(symbols) if symbol in group]
-            for place, symbol in zip(places, shuffle([symbols[place] for place in places], rng), strict=True):
-                result[place] = symbol
-        return result
-
-    return shuffle_groups
+def _shuffle_among(symbols: Symbols, rng: random.Random, *, groups: Sequence[str]) -> Symbols:
+    """Shuffle the symbols of each group among their places; all others stay."""
+    result = list(symbols)
+    for group in groups:
+        places = [place for place, symbol in enumerate(symbols) if symbol in group]
+        for place, symbol in zip(places, shuffle([symbols[place] for place in places], rng), strict=True):
+            result[place] = symbol
+    return result
 
 
 MODULUS = 5
@@ -164,7 +155,7 @@ def _solve_equation(symbols: Symbols) -> Symbols:
 def _rearrange_equation(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle x among the digits of the left side, whose value may then be another: then it stays as it is."""
     *expression, equals, value = symbols
-    moved = _shuffle_among(DIGITS + "x")(expression, rng) if "(" in expression else expression
+    moved = _shuffle_among(expression, rng, groups=(DIGITS + "x",)) if "(" in expression else expression
     answers = [d for d in DIGITS if evaluate([d if s == "x" else s for s in moved]) == int(value)]
     return [*moved, equals, value] if answers else symbols
 
@@ -246,32 +237,18 @@ def _rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
     return [*" ".join(pairs).split(), "?", *shuffle(symbols[mark + 1 :], rng)]
 
 
-def _draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
-    """Return a function that draws two numbers above 0, their lowest bit first, with an operator between them."""
-
-    def draw(length: int, rng: random.Random) -> Symbols:
-        size_of_first = rng.randrange(1, length - 1)
-        sizes = (size_of_first, length - 1 - size_of_first)
-        first, second = (f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in sizes)
-        return [*first, operator, *second]
-
-    return draw
+def _draw_binary(length: int, rng: random.Random, *, operator: str) -> Symbols:
+    """Draw two numbers above 0, their lowest bit first, with an operator between them."""
+    size_of_first = rng.randrange(1, length - 1)
+    sizes = (size_of_first, length - 1 - size_of_first)
+    first, second = (f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in sizes)
+    return [*first, operator, *second]
 
 
-def _solve_binary(symbols: Symbols, operator: str) -> Symbols:
+def _solve_binary(symbols: Symbols, *, operator: str) -> Symbols:
     """Return the sum or product, its lowest bit first."""
     first, second = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
     return list(f"{first + second if operator == '+' else first * second:b}"[::-1])
-
-
-def _draw_square(length: int, rng: random.Random) -> Symbols:
-    """Draw a number above 0 in so many bits, the highest first."""
-    return list(f"{rng.randrange(1, 2**length):0{length}b}")
-
-
-def _solve_square(symbols: Symbols) -> Symbols:
-    """Return the root rounded down, its highest bit first, in half as many bits, rounded up."""
-    return list(f"{isqrt(int(''.join(symbols), 2)):0{-(-len(symbols) // 2)}b}")
 
 
 def _draw_addition(length: int, rng: random.Random) -> Symbols:
@@ -283,19 +260,25 @@ def _draw_addition(length: int, rng: random.Random) -> Symbols:
 
 def _rearrange_addition(symbols: Symbols, rng: random.Random) -> Symbols:
     """Shuffle the digits; a number that would begin with 0 leaves all as it is."""
-    moved = _shuffle_among("0123456789")(symbols, rng)
+    moved = _shuffle_among(symbols, rng, groups=("0123456789",))
     parts = "".join(moved).split("+")
     return symbols if any(len(part) > 1 and part[0] == "0" for part in parts) else moved
 
 
-def _rearrange_binary(operator: str) -> Callable[[Symbols, random.Random], Symbols]:
-    """Return a function that shuffles the bits of both numbers, unless one would be 0."""
+def _rearrange_binary(symbols: Symbols, rng: random.Random, *, operator: str) -> Symbols:
+    """Shuffle the bits of both numbers, unless one would be 0."""
+    moved = _shuffle_among(symbols, rng, groups=("01",))
+    return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
 
-    def rearrange(symbols: Symbols, rng: random.Random) -> Symbols:
-        moved = _shuffle_among("01")(symbols, rng)
-        return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
 
-    return rearrange
+def _make_binary(operator: str) -> Task:
+    functions = (partial(made, operator=operator) for made in (_draw_binary, _solve_binary, _rearrange_binary))
+    return Task(*functions, 3)  # type: ignore[arg-type]
+
+
+def _make_letters(alphabet: str, solve: Callable[[Symbols], Symbols]) -> Task:
+    """Return the task of answering so many letters of an alphabet."""
+    return Task(lambda length, rng: rng.choices(alphabet, k=length), solve, shuffle)
 
 
 Name: TypeAlias = Literal[
@@ -305,42 +288,43 @@ Name: TypeAlias = Literal[
     "bucket-sort", "copy", "addition", "sort", "recall",
 ]  # fmt: skip
 
-BITS = _draw_letters("01")
-
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TASKS: dict[str, Task] = {
-    "even-pairs": Task(BITS, lambda s: [str(int(s[0] != s[-1]))], shuffle),
-    "parity": Task(BITS, lambda s: [str(s.count("1") % 2)], shuffle),
-    "modular-arithmetic": Task(_draw_arithmetic, lambda s: [str(evaluate(s))], _shuffle_among(DIGITS, "+-*")),
+    "even-pairs": _make_letters("01", lambda s: [str(int(s[0] != s[-1]))]),
+    "parity": _make_letters("01", lambda s: [str(s.count("1") % 2)]),
+    "modular-arithmetic": Task(
+        _draw_arithmetic, lambda s: [str(evaluate(s))], partial(_shuffle_among, groups=(DIGITS, "+-*"))
+    ),
     "cycle-navigation": Task(
         lambda length, rng: rng.choices(("stay", "right", "left"), k=length),
         lambda s: [str((s.count("right") - s.count("left")) % MODULUS)],
         shuffle,
     ),
     "stack-manipulation": Task(_draw_stack, _solve_stack, _rearrange_stack),
-    "reverse": Task(BITS, lambda s: s[::-1], shuffle),
-    "modular-arithmetic-brackets": Task(_draw_brackets, lambda s: [str(evaluate(s))], _shuffle_among(DIGITS)),
-    "solve-equation": Task(_draw_equation, _solve_equation, _rearrange_equation, 3),
-    "duplicate": Task(BITS, lambda s: s + s, shuffle),
-    "missing-duplicate": Task(_draw_missing, _solve_missing, _rearrange_missing, 2),
-    "odds-first": Task(BITS, lambda s: s[1::2] + s[::2], shuffle),
-    "binary-addition": Task(_draw_binary("+"), partial(_solve_binary, operator="+"), _rearrange_binary("+"), 3),
-    "binary-multiplication": Task(_draw_binary("×"), partial(_solve_binary, operator="×"), _rearrange_binary("×"), 3),
-    "square-root": Task(_draw_square, _solve_square, shuffle),
-    "bucket-sort": Task(_draw_letters(DIGITS), sorted, shuffle),
-    "copy": Task(_draw_letters("abcdefghijklmnopqrstuvwxyz"), list, shuffle),
-    "addition": Task(
-        _draw_addition,
-        lambda s: list(str(sum(map(int, "".join(s).split("+"))))),
-        _rearrange_addition,
-        3,
+    "reverse": _make_letters("01", lambda s: s[::-1]),
+    "modular-arithmetic-brackets": Task(
+        _draw_brackets, lambda s: [str(evaluate(s))], partial(_shuffle_among, groups=(DIGITS,))
     ),
-    "sort": Task(_draw_letters("abcdefghijklmnopqrstuvwxyz"), sorted, shuffle),
+    "solve-equation": Task(_draw_equation, _solve_equation, _rearrange_equation, 3),
+    "duplicate": _make_letters("01", lambda s: s + s),
+    "missing-duplicate": Task(_draw_missing, _solve_missing, _rearrange_missing, 2),
+    "odds-first": _make_letters("01", lambda s: s[1::2] + s[::2]),
+    "binary-addition": _make_binary("+"),
+    "binary-multiplication": _make_binary("×"),
+    # A number above 0 in so many bits, and its root rounded down in half as many, rounded up; the highest bit first.
+    "square-root": Task(
+        lambda length, rng: list(f"{rng.randrange(1, 2**length):0{length}b}"),
+        lambda s: list(f"{isqrt(int(''.join(s), 2)):0{-(-len(s) // 2)}b}"),
+        shuffle,
+    ),
+    "bucket-sort": _make_letters(DIGITS, sorted),
+    "copy": _make_letters(LETTERS, list),
+    "addition": Task(_draw_addition, lambda s: list(str(sum(map(int, "".join(s).split("+"))))), _rearrange_addition, 3),
+    "sort": _make_letters(LETTERS, sorted),
     "recall": Task(_draw_recall, _solve_recall, _rearrange_recall, 4),
 }
 assert set(TASKS) == set(get_args(Name))
 
-
-__all__ = ["TASKS", "Name", "Task", "algorithms"]
 
 PATIENCE, PARTS = 2_000, 10
 """Drawing stops after PATIENCE draws in a row that gave no new string. A hash divides all strings into PARTS parts: one
@@ -369,10 +353,15 @@ def algorithms(
     """
     chosen = TASKS[task]
     least = max(shortest, chosen.shortest)
-    _check_lengths(task, shortest, longest, beyond)
-    check_sentences(
-        "algorithms", {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
-    )
+    if longest < least:
+        raise UsageError(
+            f"corpus 'algorithms': longest={longest}, but {task} begins at {chosen.shortest} symbols, and "
+            f"shortest={shortest}"
+        )
+    if any(length <= longest for length in beyond):
+        raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
+    sizes = {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
+    check_sentences("algorithms", sizes)
     lengths = range(least, longest + 1)
     key = f"algorithms:{task}:{least}:{longest}:{seed}"
     rng = random.Random(key)
@@ -390,17 +379,6 @@ def algorithms(
     populations = (Drawn(partial(chosen.draw_with_rearranged, lengths), "strings"),)
     description = f"{task} of {least} to {longest} symbols"
     return Corpus("algorithms", "translation", splits, description, populations=populations, redraw=redraw)
-
-
-def _check_lengths(task: Name, shortest: int, longest: int, beyond: Sequence[int]) -> None:
-    """Raise UsageError for lengths out of order."""
-    begins = TASKS[task].shortest
-    if longest < max(shortest, begins):
-        raise UsageError(
-            f"corpus 'algorithms': longest={longest}, but {task} begins at {begins} symbols, and shortest={shortest}"
-        )
-    if any(length <= longest for length in beyond):
-        raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
 
 
 def _draw_split(

@@ -65,14 +65,10 @@ def _get_converter(language: str) -> Any:
     return converter
 
 
-def list_morphemes(source: str, target: str, digits: int) -> tuple[Morphemes, Morphemes]:
-    """List the morphemes of number words of at most ``digits`` digits in both languages, from the words themselves."""
-    return _list_morphemes(source, digits), _list_morphemes(target, digits)
-
-
 @cache
 def _list_morphemes(language: str, digits: int) -> Morphemes:
-    """List the morphemes of a language: the words of 0 to 19 and of the tens, and what other numbers have between."""
+    """List the morphemes of number words of at most ``digits`` digits, from the words themselves: those of 0 to 19 and
+    of the tens, and what other numbers have between."""
     texts = tuple(dict.fromkeys(_spell_known(_draw_samples(digits), language)))
     tens = _spell_known((*range(20), *range(20, 100, 10)), language)
     return Morphemes(find_roots(texts, {word for text in tens for word in re.findall(r"\w+", text)}), texts)
@@ -102,13 +98,6 @@ def _spell_known(numbers: Iterable[int], language: str) -> list[str]:
 
 DRAWN, REARRANGED = 100, 60
 """How many numbers are drawn where not all can be listed, and how many orders of the digits of each."""
-
-
-def make_populations(source: str, target: str, largest: int, total: int) -> tuple[Population, ...]:
-    """Return the population of numbers from 0 to ``largest``: listed below a million, and one that is drawn."""
-    quotas = list(plan_quotas(largest, total))
-    drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
-    return (_Spelled(quotas, source, largest), drawn) if largest < 10**6 else (drawn,)
 
 
 @dataclass(frozen=True)
@@ -144,18 +133,15 @@ def _draw_with_rearranged(
     start, end, _ = rng.choices(quotas, [quota for *_, quota in quotas])[0]
     number = rng.randrange(start, end)
     digits = str(number)[::-1]
+    units, numbers = len(digits[::3]), set[int]()
     tens, others = permute(digits[1::3], rng, REARRANGED), permute(digits[::3] + digits[2::3], rng, REARRANGED)
-    numbers = {_put_together(*order) for order in zip(tens, others, strict=True)}
+    for ten, other in zip(tens, others, strict=True):
+        # From the last digit on: of each three the unit, the ten and the hundred.
+        moved = [""] * len(digits)
+        moved[::3], moved[1::3], moved[2::3] = other[:units], ten, other[units:]
+        numbers.add(int("".join(moved[::-1])))
     kept = sorted(other for other in numbers if start <= other < end)
     return make_pair(number, source, target), [make_pair(other, source, target) for other in kept]
-
-
-def _put_together(tens: Sequence[str], others: Sequence[str]) -> int:
-    """Return the number with these digits, from the last on: the tens of each three, and the units before hundreds."""
-    digits = [""] * (len(tens) + len(others))
-    units = len(digits[::3])
-    digits[::3], digits[1::3], digits[2::3] = others[:units], tens, others[units:]
-    return int("".join(digits[::-1]))
 
 
 def plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
@@ -212,8 +198,6 @@ def _draw_different(numbers: range, rng: random.Random) -> Iterator[int]:
     yield from rest
 
 
-__all__ = ["BEYOND_DRAWS", "numbers"]
-
 BEYOND_DRAWS = 1_000_000
 """How many numbers are drawn at most to fill a split of longer ones."""
 
@@ -246,7 +230,10 @@ def numbers(
     """
     _check(source, target, largest, {"train": train, "validation": validation, "test": test}, longer)
     rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
-    chosen = _draw(largest, train + validation + test, rng)
+    # As near as may be equally many numbers of every count of digits.
+    quotas = list(plan_quotas(largest, train + validation + test))
+    chosen = [number for start, end, quota in quotas for number in rng.sample(range(start, end), quota)]
+    rng.shuffle(chosen)
     spell = partial(make_pair, source=source, target=target)
     digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
     rounds = _round(largest, digits[-1]) if longer else []
@@ -276,13 +263,19 @@ def numbers(
         "largest number trained on": largest,
     }
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
-    morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
-    populations = make_populations(source, target, largest, train + validation + test)
+    drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
+    populations: tuple[Population, ...] = (drawn,)
+    if largest < 10**6:
+        populations = (_Spelled(quotas, source, largest), drawn)
     redraw = partial(
         draw_other_numbers, largest=largest, trained=chosen[:train], held_out=frozenset(chosen[train:]),
         measure=measure if longer else None, spell=spell, rounds=rounds, seed=seed,
     )  # fmt: skip
-    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations, redraw)
+
+    def list_morphemes() -> tuple[Morphemes, Morphemes]:
+        return _list_morphemes(source, len(str(largest)) + 3), _list_morphemes(target, len(str(largest)) + 3)
+
+    return Corpus("numbers", "translation", splits, description, facts, list_morphemes, populations, redraw)
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
@@ -297,15 +290,6 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer
             f"{largest + 1:,}; ask for fewer or raise 'largest'"
         )
     check_sentences("numbers", {**sizes, "longer": 3 * longer})
-
-
-def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
-    """Draw ``total`` different numbers in random order: as near as may be equally many of every count of digits."""
-    chosen = [
-        number for start, end, quota in plan_quotas(largest, total) for number in rng.sample(range(start, end), quota)
-    ]
-    rng.shuffle(chosen)
-    return chosen
 
 
 def _round(largest: int, digits: int) -> list[int]:

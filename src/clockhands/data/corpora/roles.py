@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.population import Drawn, Pair, check_sentences
@@ -172,9 +171,9 @@ def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
     """
     phrases = sentence.phrases
     nouns = [phrase for phrase in phrases if phrase.article]
-    verbs = rng.sample(
-        [sentence.verb, *(p.clause.verb for p in phrases if p.clause)], 1 + sum(map(_has_clause, phrases))
-    )
+    verbs = [sentence.verb, *(phrase.clause.verb for phrase in phrases if phrase.clause)]
+    clauses = len(verbs) - 1
+    verbs = rng.sample(verbs, len(verbs))
     parts = {
         name: rng.sample([getattr(noun, name) for noun in nouns], len(nouns))
         for name in ("article", "adjective", "place")
@@ -183,7 +182,7 @@ def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
         Phrase(noun.head, parts["article"][number], parts["adjective"][number], parts["place"][number])
         for number, noun in enumerate(nouns)
     ]
-    carriers = [loose.pop(rng.randrange(len(loose))) for _ in range(sum(map(_has_clause, phrases)))]
+    carriers = [loose.pop(rng.randrange(len(loose))) for _ in range(clauses)]
     others = [*loose, *(phrase for phrase in phrases if not phrase.article)]
     rng.shuffle(others)
     left = iter(verbs[1:])
@@ -197,12 +196,6 @@ def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
     agent, patient = (sentence.agent, sentence.patient)[:: rng.choice((1, -1))]
     return Sentence(fill(agent), verbs[0], fill(patient))
 
-
-def _has_clause(phrase: Phrase) -> bool:
-    return phrase.clause is not None
-
-
-__all__ = ["PATIENCE", "roles"]
 
 PATIENCE = 1000
 """Drawing stops after this many draws in a row that gave no new sentence: there are hardly any left."""
@@ -242,17 +235,15 @@ def roles(
     for name, size in sizes.items():
         splits[name] = _number_twins([twins.pop() for _ in range(size // 2)], rng)
     held_out = frozenset(pair.source for name in ("validation", "test") for pair in splits[name])
-    redraw = partial(_redraw, train // 2, grammar, key, held_out)
+
+    def redraw(number: int) -> list[Pair]:
+        other = random.Random(f"{key}:redrawn:{number}")
+        return _number_twins(_draw_twins(train // 2, grammar, other, held_out), other)
+
     inside = ", with clauses" if clauses else ""
     description = f"who did what to whom, English to Esperanto{inside}; each sentence beside its role-swapped twin"
-    populations = (Drawn(partial(grammar.draw_with_rearranged), "sentences"),)
+    populations = (Drawn(grammar.draw_with_rearranged, "sentences"),)
     return Corpus("roles", "translation", splits, description, populations=populations, redraw=redraw)
-
-
-def _redraw(count: int, grammar: Grammar, key: str, held_out: frozenset[str], number: int) -> list[Pair]:
-    """Return ``count`` other sentences to train on with their twins, none of them ``held_out``; a number decides."""
-    rng = random.Random(f"{key}:redrawn:{number}")
-    return _number_twins(_draw_twins(count, grammar, rng, held_out), rng)
 
 
 def _number_twins(twins: Sequence[tuple[Pair, Pair]], rng: random.Random) -> list[Pair]:
