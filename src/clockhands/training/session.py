@@ -45,10 +45,6 @@ from clockhands.training.callbacks import (
     Stop,
     TrainingStopped,
     Watcher,
-    discard,
-    read_losses,
-    select_averaged,
-    select_lowest,
 )
 from clockhands.training.model import (
     build,
@@ -60,7 +56,15 @@ from clockhands.training.model import (
 )
 from clockhands.training.precision import Precision, choose_precision, read_precision
 from clockhands.training.schedule import count_updates, fill_in_auto, fill_in_for_text
-from clockhands.training.trainer import ClockhandsTrainer, complete_arguments, make_arguments
+from clockhands.training.trainer import (
+    ClockhandsTrainer,
+    complete_arguments,
+    discard,
+    make_arguments,
+    read_losses,
+    select_averaged,
+    select_lowest,
+)
 from clockhands.training.training_data import TrainingData, prepare
 
 _LENGTH = ("max_steps", "epochs", "log_steps", "eval_steps", "export", "save_steps", "save_minutes", "keep", "average")
