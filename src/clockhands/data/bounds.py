@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from clockhands.data.datasets import WindowDataset
 from clockhands.data.encoding import encode_stream, encode_texts
-from clockhands.data.population import Bags, Ceiling, Listed
+from clockhands.data.population import Ceiling, Listed
 from clockhands.data.splits import Corpus
 from clockhands.data.tokens import Tokenizers
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 
 MOST_TOKENS = 1_000_000
@@ -36,22 +36,16 @@ def find_ceiling(corpus: Corpus, tokenizers: Tokenizers, window: int = 128, *, m
         stream = encode_stream(tokenizers.source, corpus.documents(split))[:MOST_TOKENS]
         read = f"{len(stream):,} tokens of the {split} split in windows of {min(window, len(stream)):,}"
         return _measure_windows(stream, window, read, masked=masked)
-    bags = _make_bags(tokenizers.source)
+    weights_V = _draw_weights(len(tokenizers.source))
+    weights_V[tokenizers.source.eos_token_id] = 0
+
+    def bags(texts: Sequence[str]) -> NDArray[np.uint64]:
+        rows = encode_texts(tokenizers.source, texts)
+        return np.array([weights_V[row].sum(dtype=np.uint64) for row in rows], dtype=np.uint64)
+
     ceilings = (population.measure(bags) for population in corpus.populations)
     known = next((ceiling for ceiling in ceilings if ceiling is not None), None)
     return known or Listed(corpus.pairs(split), f"the {len(corpus[split]):,} pairs of the {split} split").measure(bags)
-
-
-def _make_bags(tokenizer: PreTrainedTokenizerBase) -> Bags:
-    """Return a function that turns texts into bags of the tokenizer's tokens, without the token that ends a text."""
-    weights_V = _draw_weights(len(tokenizer))
-    weights_V[tokenizer.eos_token_id] = 0
-
-    def bags(texts: Sequence[str]) -> NDArray[np.uint64]:
-        rows = encode_texts(tokenizer, texts)
-        return np.array([weights_V[row].sum(dtype=np.uint64) for row in rows], dtype=np.uint64)
-
-    return bags
 
 
 def _draw_weights(size: int) -> NDArray[np.uint64]:
@@ -146,9 +140,16 @@ def score_trigram(
     if not sum(map(len, train)) or not sum(map(len, held_out)):
         raise UsageError("a trigram needs a token of text to learn from, and one to be scored on")
     known_MO, asked_NO = (_number_ngrams(rows, vocabulary) for rows in (train, held_out))
-    p_N = np.full(len(asked_NO), 1 / vocabulary)
-    for order in range(ORDER):
-        p_N = _interpolate(known_MO[:, order], asked_NO[:, order], p_N, vocabulary + 1)
+    base, p_N = vocabulary + 1, np.full(len(asked_NO), 1 / vocabulary)
+    for known_M, asked_N in zip(known_MO.T, asked_NO.T, strict=True):
+        # p(w | h) of the n-grams asked for, interpolated with that of one token less (Witten & Bell 1991).
+        grams_G, counts_G = np.unique(known_M, return_counts=True)
+        histories_H, starts_H = np.unique(grams_G // base, return_index=True)
+        totals_H, different_H = np.add.reduceat(counts_G, starts_H), np.diff(starts_H, append=len(grams_G))
+        different_N = _look_up(histories_H, different_H, asked_N // base)
+        whole_N = _look_up(histories_H, totals_H, asked_N // base) + different_N
+        seen_N = _look_up(grams_G, counts_G, asked_N) + different_N * p_N
+        p_N = np.where(whole_N > 0, seen_N / np.maximum(whole_N, 1), p_N)
     return np.split(-np.log(p_N), np.cumsum([len(row) for row in held_out])[:-1])
 
 
@@ -163,20 +164,6 @@ def _number_ngrams(rows: Sequence[Sequence[int] | NDArray[np.int32]], start: int
             grams.append(number)
         parts.append(np.stack(grams, axis=1))
     return np.concatenate(parts)
-
-
-def _interpolate(
-    known_M: NDArray[np.int64], asked_N: NDArray[np.int64], lower_N: NDArray[np.float64], base: int
-) -> NDArray[np.float64]:
-    """Return p(w | h) of the n-grams asked for, given those of one token less."""
-    grams_G, counts_G = np.unique(known_M, return_counts=True)
-    histories_H, starts_H = np.unique(grams_G // base, return_index=True)
-    totals_H, different_H = np.add.reduceat(counts_G, starts_H), np.diff(starts_H, append=len(grams_G))
-    history_N = asked_N // base
-    different_N = _look_up(histories_H, different_H, history_N)
-    whole_N = _look_up(histories_H, totals_H, history_N) + different_N
-    seen_N = _look_up(grams_G, counts_G, asked_N) + different_N * lower_N
-    return np.where(whole_N > 0, seen_N / np.maximum(whole_N, 1), lower_N)
 
 
 def _look_up(keys_K: NDArray[np.int64], values_K: NDArray[np.int64], asked_N: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -76,27 +76,20 @@ def score_translations(
     scores = []
     metrics: list[Any] = [make_bleu(tokenize, lowercase=lowercase), CHRF(lowercase=lowercase)]
     for metric in metrics:  # of no type, because mypy refuses to replace a method
-        metric._compute_score_from_stats = _make_floating(metric._compute_score_from_stats)
+
+        def compute(statistics: Any, compute: Callable[[Any], Any] = metric._compute_score_from_stats) -> Any:
+            # Where a resample scores 0, sacreBLEU mixes numbers of NumPy and Python, and cannot take their mean.
+            result = compute(statistics)
+            result.score = float(result.score)
+            return result
+
+        metric._compute_score_from_stats = compute
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
         value, signature = float(result.score), str(metric.get_signature().format(short=True))
         # Of a single translation sacreBLEU makes no interval.
         mean, half_width = (result._mean, result._ci) if len(hypotheses) > 1 else (value, 0.0)
         scores.append(Score(str(result.name), value, float(mean - half_width), float(mean + half_width), signature))
     return [*scores, exact]
-
-
-def _make_floating(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Let a metric of sacreBLEU score resamples in Python's numbers.
-
-    If one scores 0, it mixes numbers of NumPy and Python, of which it cannot take the mean.
-    """
-
-    def compute_with_float(statistics: Any) -> Any:
-        result = compute(statistics)
-        result.score = float(result.score)
-        return result
-
-    return compute_with_float
 
 
 def make_bleu(tokenize: str, *, lowercase: bool) -> BLEU:

@@ -58,7 +58,16 @@ class ClockhandsConfig(PreTrainedConfig):
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
-        faults = _find_loss_faults(label_smoothing, smoothing, pad_token_id)
+        faults = []
+        if not isinstance(label_smoothing, (int, float)) or not isinstance(smoothing, str):
+            both = f"label_smoothing is {label_smoothing!r} and smoothing {smoothing!r}"
+            raise ConfigError([f"{both}; they must be a number and a name"], "the training loss")
+        if not 0 <= label_smoothing < 1:
+            faults.append(f"label_smoothing is {label_smoothing}; it must be at least 0 and below 1")
+        if smoothing not in get_args(SmoothingMode):
+            faults.append(describe_unknown("smoothing", smoothing, get_args(SmoothingMode)))
+        if smoothing == "others-but-pad" and pad_token_id is None:
+            faults.append("smoothing is 'others-but-pad', which needs pad_token_id")
         if faults:
             raise ConfigError(faults, "the training loss")
         faults = find_id_faults({name: getattr(self, name) for name in SPECIAL_TOKEN_IDS}, validated.vocab_size)
@@ -122,20 +131,6 @@ class ClockhandsConfig(PreTrainedConfig):
     def head_dim(self) -> int:
         """The width of one head."""
         return self.transformer_config.resolved_head_dim
-
-
-def _find_loss_faults(rate: object, smoothing: object, pad_token_id: object) -> list[str]:
-    """Return what is wrong with the training loss, one sentence each; empty if nothing is."""
-    faults = []
-    if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):
-        return [f"label_smoothing is {rate!r} and smoothing {smoothing!r}; they must be a number and a name"]
-    if not 0 <= rate < 1:
-        faults.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
-    if smoothing not in get_args(SmoothingMode):
-        faults.append(describe_unknown("smoothing", smoothing, get_args(SmoothingMode)))
-    if smoothing == "others-but-pad" and pad_token_id is None:
-        faults.append("smoothing is 'others-but-pad', which needs pad_token_id")
-    return faults
 
 
 def find_id_faults(ids: Mapping[str, Any], vocabulary_size: int) -> list[str]:

@@ -55,12 +55,6 @@ class FusedLinear(nn.Linear):
         return tuple(x.transpose(1, 2) for x in heads_BSHK.split_with_sizes([w // head_dim for w in self.widths], 2))
 
 
-def _compute_clamped_silu(x: Tensor) -> Tensor:
-    """Return x·σ(1.702 x) for x up to 7, and that of 7 beyond (gpt-oss's model code)."""
-    x = x.clamp(max=CLAMP)
-    return x * torch.sigmoid(1.702 * x)
-
-
 CLAMP = 7.0
 """The bound of the inputs of ``clamped-silu``."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -68,7 +62,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
-    "clamped-silu": _compute_clamped_silu,
+    # x·σ(1.702 x) for x up to the bound, and its value there beyond (gpt-oss's model code)
+    "clamped-silu": lambda x: x.clamp(max=CLAMP) * torch.sigmoid(1.702 * x.clamp(max=CLAMP)),
     "identity": torch.positive,  # x itself: the layer is linear
 }
 """The functions that ``TransformerConfig.activation`` names."""

@@ -46,18 +46,6 @@ class LabelSmoothing:
     mode: SmoothingMode = "all"
     pad_token_id: int | None = None
 
-    def compute_shares(self, vocabulary_size: int) -> tuple[float, float]:
-        """Return two probabilities: one for the right token alone, and one for every token that smoothing reaches.
-
-        The right token gets both, so that a loss over all tokens can be one sum. In modes in which only other tokens
-        share the rate, both together are ``1 - rate``.
-        """
-        if self.mode == "all":
-            return 1 - self.rate, self.rate / vocabulary_size
-        excluded = 2 if self.mode == "others-but-pad" and self.pad_token_id is not None else 1
-        share = self.rate / max(vocabulary_size - excluded, 1)
-        return 1 - self.rate - share, share
-
 
 def cross_entropy(
     states_ND: Float[Tensor, "*N D"],
@@ -136,10 +124,14 @@ def _compute_chunk_loss(
     logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], smoothing: LabelSmoothing
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
     """Compute the summed loss of some rows, and its gradient by their logits, p - q: [N, V]."""
-    extra, share = smoothing.compute_shares(logits_NV.shape[1])
+    # Every token that smoothing reaches gets ``share``, and the right one ``extra`` besides, so that the loss over all
+    # tokens is one sum. Where only other tokens share the rate, both together are 1 - rate.
+    excluded_id = smoothing.pad_token_id if smoothing.rate and smoothing.mode == "others-but-pad" else None
+    others = logits_NV.shape[1] - (smoothing.mode != "all") - (excluded_id is not None)
+    share = smoothing.rate / max(others, 1)
+    extra = 1 - smoothing.rate - (share if smoothing.mode != "all" else 0.0)
     log_p_NV = torch.log_softmax(logits_NV, dim=-1)
     loss = -extra * log_p_NV.gather(1, labels_N[:, None]).sum()
-    excluded_id = smoothing.pad_token_id if share and smoothing.mode == "others-but-pad" else None
     if share:
         loss -= share * log_p_NV.sum()
     if excluded_id is not None:

@@ -7,6 +7,8 @@ not have to kill the process. A model that training divides among several proces
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from torch import nn
 
@@ -14,7 +16,6 @@ from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.block import Block
 from clockhands.model.config import TransformerConfig
 from clockhands.model.layers import make_norm
-from clockhands.model.position_config import StackSide
 from clockhands.model.transformer import OutputLayer
 
 LAYER_OVERHEAD = 2**17
@@ -32,7 +33,19 @@ def count_parameters(config: TransformerConfig) -> int:
     """Count the parameters of a model, tied matrices once; of it schemes are built, and layers without storage."""
     total = sum(config.summarise_schemes(side).num_parameters for side in config.sides)
     with torch.device("meta"):
-        total += sum(_count_stack(config, side) for side in config.stack_sides) + _count(OutputLayer(config))
+        total += _count(OutputLayer(config))
+        for side in config.stack_sides:
+            position, width = config.get_position_config(side), config.d_model
+            total += config.get_vocabulary_size(side) * position.compute_token_width(width)
+            total += config.token_scale == "learned"
+            if position.combine == "project":
+                total += (width + position.compute_encoding_width(width)) * width
+            total += _count(make_norm(config)) * (config.embedding_norm + config.has_final_norm)
+            # Of layers that are alike one is built.
+            layers = range(config.count_layers(side))
+            kinds = Counter((layer == 0, config.has_experts(layer)) for layer in layers)
+            first_of = {(layer == 0, config.has_experts(layer)): layer for layer in reversed(layers)}
+            total += sum(count * _count(Block(config, side, first_of[kind])) for kind, count in kinds.items())
     if config.tying == "none":
         return total
     shared = config.architecture == "encoder-decoder" and config.tying == "three-way"
@@ -73,21 +86,6 @@ def find_memory_fault(
         f"memory to be {use}, and {format_bytes(available)} are free; lower vocab_size, d_model, d_ff or the number of "
         "layers, or take a machine with more memory"
     )
-
-
-def _count_stack(config: TransformerConfig, side: StackSide) -> int:
-    """Count the input layer, the layers and the last norm of the encoder or the decoder, without its schemes."""
-    position, width = config.get_position_config(side), config.d_model
-    total = config.get_vocabulary_size(side) * position.compute_token_width(width)
-    total += config.token_scale == "learned"
-    total += (width + position.compute_encoding_width(width)) * width if position.combine == "project" else 0
-    norm = _count(make_norm(config))
-    total += norm * (config.embedding_norm + config.has_final_norm)
-    kinds: dict[tuple[bool, bool], list[int]] = {}
-    for layer in range(config.count_layers(side)):
-        kinds.setdefault((layer == 0, config.has_experts(layer)), []).append(layer)
-    # Of layers that are alike one is built.
-    return total + sum(len(alike) * _count(Block(config, side, alike[0])) for alike in kinds.values())
 
 
 def _count(module: nn.Module) -> int:

@@ -77,6 +77,15 @@ def make_card(run: Run) -> str:
     for table, key in (("tokenizer", "name"), ("training", "begin_from")):
         if kept[table].get(key) is not None:
             kept[table] = {**kept[table], key: Path(str(kept[table][key])).name}
+    findings = []
+    try:
+        if (run.path / FINDINGS).is_file():
+            known = Findings.load(run.path / FINDINGS)
+            lines = [f"- **{finding.question}** {finding.verdict}" for finding in known if finding.verdict]
+            measured = f"Measured by `{' '.join(known.command.split()[:2])}`:"
+            findings = ["## Findings", measured, "\n".join(lines)] if lines else []
+    except DataError as fault:
+        warnings.warn(f"the model card leaves the findings out: {fault}", ClockhandsWarning, stacklevel=2)
     parts = [
         f"---\n{data.to_yaml()}\n---",
         CARD_MARK,
@@ -87,7 +96,7 @@ def make_card(run: Run) -> str:
         "\n".join(rows),
         "## Training",
         _describe_training(run),
-        *_list_findings(run.path / FINDINGS),
+        *findings,
         "## Use",
         _write_use(architecture, shared=run.tokenizers.shared),
         "## Settings",
@@ -115,19 +124,6 @@ def _describe_training(run: Run) -> str:
         said.append(f"The weights are the mean of checkpoints; the validation loss of the last was {last:.4f} "
                     "nats per token.")  # fmt: skip
     return " ".join(said)
-
-
-def _list_findings(path: Path) -> list[str]:
-    """Return a section with the sentence of each finding in a file of findings, or nothing if there is none."""
-    try:
-        findings = Findings.load(path) if path.is_file() else None
-    except DataError as fault:
-        warnings.warn(f"the model card leaves the findings out: {fault}", ClockhandsWarning, stacklevel=2)
-        findings = None
-    lines = [f"- **{finding.question}** {finding.verdict}" for finding in findings or () if finding.verdict]
-    if findings is None or not lines:
-        return []
-    return ["## Findings", f"Measured by `{' '.join(findings.command.split()[:2])}`:", "\n".join(lines)]
 
 
 def _write_use(architecture: Architecture, *, shared: bool) -> str:

@@ -24,13 +24,12 @@ __all__ = ["STUDIES", "Study", "answer_question", "conclude_study", "read_study"
 _HOME = {"answer_question": "answer", "conclude_study": "answer"}
 
 
-def _read_all(folder: Path) -> dict[str, Study]:
-    files = (path for path in folder.glob("*.toml") if path.name != "sizes.toml")
-    studies = sorted(map(read_study, files), key=lambda study: (study.place, study.name))
-    return {study.name: study for study in studies}
-
-
-STUDIES: Catalogue[Study] = Catalogue("study", _read_all(Path(__file__).parent), describe=lambda study: study.question)
+_READ = [read_study(path) for path in Path(__file__).parent.glob("*.toml") if path.name != "sizes.toml"]
+STUDIES: Catalogue[Study] = Catalogue(
+    "study",
+    {study.name: study for study in sorted(_READ, key=lambda study: (study.place, study.name))},
+    describe=lambda study: study.question,
+)
 """Every TOML file of this folder but that of the sizes, by its name, in the order in which a reader meets them."""
 
 

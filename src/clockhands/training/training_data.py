@@ -162,7 +162,19 @@ def prepare(
         again = redraw_training(corpus, recipe.training.text_seed)
         drawn = replace(corpus, splits={**corpus.splits, "train": again})
     if corpus.task == "translation":
-        return _prepare_pairs(recipe, corpus, tokenizers, drawn)
+        limits: dict[str, Any] = {"max_length": LONGEST, "longer": "drop", "option": "batches.max_length"}
+        if batching.max_length is not None:
+            limits |= {"max_length": batching.max_length, "longer": batching.longer}
+        pairs = encode_pairs(drawn.pairs("train"), tokenizers, **limits)
+        for side, tokenizer in ((pairs.sources, tokenizers.source), (pairs.targets, tokenizers.target)):
+            unknown = int((side.values == tokenizer.unk_token_id).sum()) if table.kind == "morpheme" else 0
+            if unknown:
+                raise DataError(
+                    f"{corpus.description}: {unknown:,} pieces of the training text are not in the list of morphemes "
+                    "of this corpus; set tokenizer.kind = 'bpe'"
+                )
+        others = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if "validation" in corpus else None
+        return TrainingData(corpus, tokenizers, pairs, others, PairCollator(int(tokenizers.source.pad_token_id)), drawn)
     window, tokenizer = batching.window, tokenizers.source
     train = WindowDataset(encode_stream(tokenizer, drawn.documents("train")), window, stride=1)
     validation = None
@@ -171,21 +183,3 @@ def prepare(
         validation = WindowDataset(held_out, min(window, len(held_out)), window if masked else None)
     collate = MaskedCollator.of(tokenizer, batching.masked, recipe.training.seed) if masked else WindowCollator()
     return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
-
-
-def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, drawn: Corpus) -> TrainingData:
-    """Encode the pairs with the bound of the recipe, or the usual one."""
-    batching = recipe.batches
-    limits: dict[str, Any] = {"max_length": LONGEST, "longer": "drop", "option": "batches.max_length"}
-    if batching.max_length is not None:
-        limits |= {"max_length": batching.max_length, "longer": batching.longer}
-    train = encode_pairs(drawn.pairs("train"), tokenizers, **limits)
-    for side, tokenizer in ((train.sources, tokenizers.source), (train.targets, tokenizers.target)):
-        unknown = int((side.values == tokenizer.unk_token_id).sum()) if recipe.tokenizer.kind == "morpheme" else 0
-        if unknown:
-            raise DataError(
-                f"{corpus.description}: {unknown:,} pieces of the training text are not in the list of morphemes of "
-                "this corpus; set tokenizer.kind = 'bpe'"
-            )
-    validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if "validation" in corpus else None
-    return TrainingData(corpus, tokenizers, train, validation, PairCollator(int(tokenizers.source.pad_token_id)), drawn)

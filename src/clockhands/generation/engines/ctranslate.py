@@ -157,20 +157,19 @@ def list_obstacles(transformer: Transformer) -> list[str]:
             f"positions that depend on the length of the text ({position.name!r})": by_length,
         }
         # It rotates by the frequencies of RoPE's paper, with no learned factors, and leaves values as they are.
-        in_attention = any(map(acts_in_attention, schemes)) and not all(map(_is_plain_rope, schemes))
+        is_plain_rope = all(
+            # A scheme that is made of RoPE may rotate otherwise.
+            isinstance(scheme, RoPE) and type(scheme) is RoPE and type(scheme.spectrum) is Plain
+            and scheme.alpha_F is None and not scheme.rotates_values
+            for scheme in schemes
+        )  # fmt: skip
+        in_attention = any(map(acts_in_attention, schemes)) and not is_plain_rope
         only = "it has added encodings and plain rotary embedding only"
         own[f"positions of the scheme {position.name!r} ({only})"] = in_attention and not by_length
         reasons |= {f"{side}: {reason}": holds for reason, holds in own.items()}
     cross = () if transformer.cross_schemes is None else transformer.cross_schemes.used
     reasons[f"cross-attention: positions of the scheme {config.cross.scheme!r}"] = any(map(acts_in_attention, cross))
     return [reason for reason, holds in reasons.items() if holds]
-
-
-def _is_plain_rope(scheme: Scheme) -> bool:
-    # A scheme that is made of RoPE may rotate otherwise.
-    if not isinstance(scheme, RoPE) or type(scheme) is not RoPE:
-        return False
-    return type(scheme.spectrum) is Plain and scheme.alpha_F is None and not scheme.rotates_values
 
 
 def _import_package() -> Any:

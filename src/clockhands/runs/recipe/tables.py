@@ -13,6 +13,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from clockhands.catalogue import Catalogue
 from clockhands.data import CORPORA
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown, show_value
 from clockhands.model.config import PRESETS, TransformerConfig
@@ -221,7 +222,11 @@ def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
             raise UsageError(describe_unknown("table", table, (*TABLES, *sorted(places))))
         known = {} if table == "position.transform_options" else find_keys(tables, table)
         is_side = table == "position" and key in SIDES
-        if known and key not in known and not is_side and not _has_unknown_selector(tables, table):
+        # Where the scheme or the corpus of a table is unknown, none of its keys can be judged.
+        selector = _get_selector(tables, table) if table == "data" or table.startswith("position") else None
+        catalogue: Catalogue[Any] = CORPORA if table == "data" else CATALOGUE
+        is_unknown = selector is not None and catalogue.find(selector) is None
+        if known and key not in known and not is_side and not is_unknown:
             raise UsageError(describe_unknown(f"key in [{table}]", key, known))
         for name in table.split("."):
             place.setdefault(name, {})
@@ -237,14 +242,6 @@ def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
         for other in [name for name in place if name not in _KEPT]:
             del place[other]
     place[key] = value
-
-
-def _has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
-    """Return whether the scheme or corpus of a table is unknown, so that none of its keys can be judged."""
-    if table != "data" and not table.startswith("position"):
-        return False
-    name, catalogue = _get_selector(tables, table), CORPORA if table == "data" else CATALOGUE
-    return name is not None and catalogue.find(name) is None
 
 
 def _enter(place: Any, name: str | int) -> Any:
