@@ -355,7 +355,7 @@ def test_evaluate_and_inspect_read_the_scheme(
     scheme: Scheme, layers: list[int] | None, kernel: str, sentence: str
 ) -> None:
     """The loss is that of the logits that the model itself gives with the scheme; its untrained control has it too."""
-    from clockhands.generation.perplexity import cut_evaluation_windows
+    from clockhands.generation.score import cut_evaluation_windows
     from clockhands.models import LanguageModel
     from tests.runs.tiny import make_tokenizer
 

@@ -173,7 +173,7 @@ def test_longer_windows_that_cannot_be_read_are_told_and_keep_the_trial(
     }, {})  # fmt: skip
     material = prepare(recipe)
     scores = score_trial(train(recipe, tmp_path / "run", material=material), material, "loss")
-    monkeypatch.setattr("clockhands.generation.perplexity.measure_free_memory", lambda device: 1)
+    monkeypatch.setattr("clockhands.generation.score.measure_free_memory", lambda device: 1)
     with pytest.raises(UsageError, match="the logits of one window"):  # says nothing of the scheme, so the trial fails
         score_trial(open_run(tmp_path / "run"), material, "loss")
     for times, refusal in expected.items():

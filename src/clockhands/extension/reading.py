@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from clockhands.data import encode_documents
 from clockhands.errors import ClockhandsError, DataError, UsageError
-from clockhands.generation.perplexity import choose_batch
+from clockhands.generation.score import choose_batch
 from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Int, Tensor

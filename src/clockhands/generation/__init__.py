@@ -15,8 +15,14 @@ from __future__ import annotations
 from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOptions, Engine
 from clockhands.generation.evaluate import evaluate, measure_pair_loss
 from clockhands.generation.generate import generate
-from clockhands.generation.perplexity import evaluate_windows
-from clockhands.generation.score import Evaluation, Loss, Score, compute_exact_match, score_translations
+from clockhands.generation.score import (
+    Evaluation,
+    Loss,
+    Score,
+    compute_exact_match,
+    evaluate_windows,
+    score_translations,
+)
 from clockhands.generation.translate import (
     Search,
     Translation,

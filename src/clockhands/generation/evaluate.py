@@ -16,8 +16,7 @@ from clockhands.data.datasets import PairCollator
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
-from clockhands.generation.perplexity import evaluate_windows
-from clockhands.generation.score import Evaluation, Loss, make_bleu, match_exactly, score_translations
+from clockhands.generation.score import Evaluation, Loss, evaluate_windows, make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, open_translator, translate
 from clockhands.model.loss import shift_right
 from clockhands.model.masks import TokenBatch

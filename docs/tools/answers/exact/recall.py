@@ -14,7 +14,7 @@ from pathlib import Path
 import clockhands.studies
 from clockhands.comparison.trial_runner import BEYOND
 from clockhands.data.tokens import Tokenizers
-from clockhands.generation.perplexity import cut_evaluation_windows
+from clockhands.generation.score import cut_evaluation_windows
 from clockhands.models import LanguageModel
 from clockhands.runs.recipe import load_recipe, vary_recipe
 from clockhands.training import prepare
