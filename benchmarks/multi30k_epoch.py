@@ -22,7 +22,7 @@ import torch
 from peers import LIBRARIES, Pairs, Size, batch_of, make_step
 from timing import OURS, ratio, report
 
-from clockhands.data import LengthBatches, PairDataset, encode_pairs, open_corpus, padding_share, train_tokenizers
+from clockhands.data import LengthBatches, PairDataset, encode_pairs, open_corpus, train_tokenizers
 
 
 def load(folder: Path) -> PairDataset:
@@ -30,6 +30,12 @@ def load(folder: Path) -> PairDataset:
     corpus = open_corpus("parallel", source=str(folder / "train.de"), target=str(folder / "train.en"))
     tokenizers = train_tokenizers(corpus, kind="bpe", vocabulary=Size().vocabulary)
     return encode_pairs(corpus.pairs("train"), tokenizers)
+
+
+def padding_share(lengths_NC: Any, batches: list[Any]) -> float:
+    """The share of pads among all positions, every side of a batch padded to its longest."""
+    padded = sum(len(batch) * lengths_NC[batch].max(axis=0).sum() for batch in batches)
+    return 1 - float(sum(lengths_NC[batch].sum() for batch in batches) / padded)
 
 
 def plans(data: PairDataset, tokens: int) -> dict[str, LengthBatches]:

@@ -27,7 +27,7 @@ _HOME = {
     "evaluate": "clockhands.generation",
     "inspect": "clockhands.inspection",
     "compare": "clockhands.comparison",
-    "study": "clockhands.studies.answer",
+    "study": "clockhands.studies.run",
     "check": "clockhands.checking",
     "explore": "clockhands.exploring",
     "extend": "clockhands.extension",

@@ -14,7 +14,7 @@ from clockhands.generation.generate import generate as generate
 from clockhands.generation.translate import translate as translate
 from clockhands.inspection import inspect as inspect
 from clockhands.runs.export import push as push
-from clockhands.studies.answer import study as study
+from clockhands.studies.run import study as study
 from clockhands.studies.tour import tour as tour
 from clockhands.training import train as train
 

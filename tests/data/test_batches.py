@@ -15,7 +15,6 @@ from clockhands.data import (
     PairCollator,
     PairDataset,
     RandomBatches,
-    padding_share,
 )
 from clockhands.data.datasets import IGNORED_LABEL, Ragged
 from clockhands.errors import UsageError
@@ -110,12 +109,6 @@ def test_random_batches_are_planned_too() -> None:
     assert [sorted(one + other) for one, other in zip(*halves, strict=True)] == [sorted(batch) for batch in batches]
 
 
-def test_the_padding_share_of_a_hand_made_batch() -> None:
-    lengths_NC = np.array([[3, 1], [1, 1], [2, 5]])
-    # Batch one: 2 * (3 + 1) places for 6 tokens; batch two: no pads at all.
-    assert padding_share(lengths_NC, [np.array([0, 1]), np.array([2])]) == 1 - 13 / 15
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -166,6 +159,12 @@ def test_the_loader_of_the_trainer_keeps_the_order(data: PairDataset) -> None:
     assert [len(batch["labels"]) for batch in loader] == expected
     loader.set_epoch(2)
     assert [len(batch["labels"]) for batch in skip_first_batches(loader, 3)] == expected[3:]
+
+
+def padding_share(lengths_NC: np.ndarray[Any, Any], batches: list[np.ndarray[Any, Any]]) -> float:
+    """The share of pads among all positions, every side of a batch padded to its longest."""
+    padded = sum(len(batch) * lengths_NC[batch].max(axis=0).sum() for batch in batches)
+    return 1 - float(sum(lengths_NC[batch].sum() for batch in batches) / padded)
 
 
 def test_multi30k_pads_at_most_five_percent(encoded_multi30k: PairDataset) -> None:

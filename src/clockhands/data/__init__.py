@@ -23,7 +23,7 @@ A language model reads windows of one stream of ids::
 UsageError; each names file and line, or the option.
 """
 
-from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches, padding_share
+from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches
 from clockhands.data.bounds import find_ceiling
 from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
 from clockhands.data.datasets import (
@@ -73,7 +73,6 @@ __all__ = [
     "find_ceiling",
     "open_corpus",
     "open_tokenizer",
-    "padding_share",
     "train_tokenizer",
     "train_tokenizers",
 ]

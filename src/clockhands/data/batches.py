@@ -7,7 +7,7 @@ anywhere and go on at the same batch, and N processes see the batches that one w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -149,16 +149,6 @@ class RandomBatches(PlannedBatches):
     def plan(self, epoch: int) -> list[Indices]:
         """See the base class."""
         return list(self._random(epoch).integers(0, self.examples, (self.batches, self.batch_size)))
-
-
-def padding_share(lengths_NC: NDArray[np.int64], batches: Iterable[Indices]) -> float:
-    """Return the share of pads among all positions of these batches, every side padded to its longest, from 0 to 1."""
-    real = padded = 0
-    for batch in batches:
-        lengths_BC = lengths_NC[batch]
-        real += int(lengths_BC.sum())
-        padded += len(batch) * int(lengths_BC.max(axis=0).sum())
-    return 1 - real / padded
 
 
 def _cut_by_tokens(sorted_N: Indices, tokens: int) -> list[int]:

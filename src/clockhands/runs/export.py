@@ -22,6 +22,7 @@ from clockhands.model.position_config import Architecture
 from clockhands.pretrained import CONFIG, LOADING_CODE, OWN_AUTO_MAP
 from clockhands.reading import read_json
 from clockhands.runs.folder import CARD, CARD_MARK, EXPORTING, is_generated_card
+from clockhands.runs.recipe.recipe import make_writable
 from clockhands.runs.run import ACTIONS, COMMANDS, Run, open_run
 from clockhands.streams import quote_code
 
@@ -101,7 +102,7 @@ def make_card(run: Run) -> str:
         _write_use(architecture, shared=run.tokenizers.shared),
         "## Settings",
         "The recipe, without the paths of the text:",
-        f"```toml\n{tomli_w.dumps(_drop_none(kept))}```",
+        f"```toml\n{tomli_w.dumps(make_writable(kept))}```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -142,15 +143,6 @@ def _write_use(architecture: Architecture, *, shared: bool) -> str:
     if architecture in COMMANDS:
         lines.append(f"\nOn the command line: `{COMMANDS[architecture].format('.')}`")
     return "\n".join(lines)
-
-
-def _drop_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table without the keys whose value is None, in the tables within it too."""
-    return {
-        key: _drop_none(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-        if value is not None
-    }
 
 
 LOADER = '''"""Lets transformers open the model in this folder. It needs the package clockhands."""

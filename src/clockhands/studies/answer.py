@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from clockhands.comparison import Comparison, conclude, run_plan
+from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.statistics.paired import ALPHA, bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, choose_digits, join_words
-from clockhands.studies import STUDIES
 from clockhands.studies.soundness import check_ordering, find_ceiling_once, tally_orderings
 from clockhands.studies.study import Study
 
@@ -166,23 +164,3 @@ def conclude_study(study: Study, comparison: Comparison, command: str = "") -> F
         command=command,
     )
     return replace(findings, items=(answer, *findings.items))
-
-
-def study(
-    name: str,
-    out: str | Path | None = None,
-    *,
-    seeds: int | None = None,
-    scale: str = "cpu",
-    text: Path | None = None,
-    **running: Any,
-) -> Findings:
-    """Run a study, and return its answer with what was measured, as ``clockhands study`` does.
-
-    ``out``: where results are kept (default: runs/studies/NAME); what is there is not trained again. ``running``: those
-    of ``run_plan``, such as ``workers``. Raises UsageError for an unknown study, and for text that is not given.
-    """
-    chosen = STUDIES[name]
-    chosen.text.require(None if text is None else str(text))
-    plan = chosen.make_plan(seeds, scale, text)
-    return conclude_study(chosen, run_plan(plan, out or Path("runs") / "studies" / name, **running))

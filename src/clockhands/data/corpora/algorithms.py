@@ -272,8 +272,10 @@ def _rearrange_binary(symbols: Symbols, rng: random.Random, *, operator: str) ->
 
 
 def _make_binary(operator: str) -> Task:
-    functions = (partial(made, operator=operator) for made in (_draw_binary, _solve_binary, _rearrange_binary))
-    return Task(*functions, 3)  # type: ignore[arg-type]
+    return Task(
+        partial(_draw_binary, operator=operator), partial(_solve_binary, operator=operator),
+        partial(_rearrange_binary, operator=operator), 3,
+    )  # fmt: skip
 
 
 def _make_letters(alphabet: str, solve: Callable[[Symbols], Symbols]) -> Task:

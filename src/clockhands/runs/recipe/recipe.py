@@ -25,7 +25,6 @@ from clockhands.reading import read_toml
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.runs.recipe.tables import (
-    FROM_DATA,
     SECTIONS,
     TABLES,
     Tables,
@@ -37,6 +36,7 @@ from clockhands.runs.recipe.tables import (
     list_model_options,
     list_position_options,
     make_absolute,
+    make_model_table,
     make_paths_absolute,
     select_tables,
     split_by_side,
@@ -123,7 +123,7 @@ class Recipe:
         resolved = {
             "data": {"corpus": corpus, **data},
             "tokenizer": asdict(sections["tokenizer"]),
-            "model": {key: value for key, value in model.to_dict().items() if key not in (*SIDES, *FROM_DATA)},
+            "model": make_model_table(model),
             "position": known["position"],
             "batches": asdict(sections["batches"]),
             "training": asdict(sections["training"]),
@@ -136,9 +136,7 @@ class Recipe:
             table: {name: option.default for name, option in find_keys(self.tables, table).items()}
             for table in ("data", *SECTIONS)
         }
-        return tomli_w.dumps(
-            {name: _make_writable(table, defaults.get(name, {})) for name, table in self.tables.items()}
-        )
+        return tomli_w.dumps({name: make_writable(table, defaults.get(name)) for name, table in self.tables.items()})
 
 
 def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
@@ -300,10 +298,17 @@ def _fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
     return {**first, **defaults, **table, **sides}
 
 
-def _make_writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table that TOML, which has no null, can hold: None is left out where it is the default, else "none"."""
-    return {
-        key: "none" if value is None else _make_writable(value, {}) if isinstance(value, Mapping) else value
-        for key, value in table.items()
-        if value is not None or defaults.get(key) is not None
-    }
+def make_writable(table: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a table that TOML, which has no null, can hold: None is left out where it is the default, else "none".
+
+    Without ``defaults`` every None is left out.
+    """
+    made: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            made[key] = make_writable(value)
+        elif value is not None:
+            made[key] = value
+        elif (defaults or {}).get(key) is not None:
+            made[key] = "none"
+    return made
