@@ -52,6 +52,8 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: Capture) 
     assert "next: clockhands translate runs/r" in captured.out
     recipe = Run.from_folder("runs/r").recipe
     assert (recipe.training.seed, recipe.training.threads, recipe.model.decoder.scheme) == (3, 1, "rope")
+    assert main(["train", "--resume", "runs/r", "--set", "training.max_steps=6", "--dry-run"]) == 0
+    assert "max_steps = 6" in capsys.readouterr().out
     assert main(["train", "--resume", "runs/r", "--set", "training.max_steps=6", "--quiet"]) == 0
     captured = capsys.readouterr()
     assert captured.err == "" and "nothing was trained" not in captured.out
@@ -137,6 +139,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
         (["--source", "a.de", "--set", "training.max_steps=1"], 2, "data.target is missing"),
         (["--resume", "nowhere"], 1, "nowhere is not a training run (no such folder)"),
         (["--resume", "r", "--corpus", "roles"], 2, "--resume goes on with the recipe of the run; leave out --corpus"),
+        (["--resume", "r", "--overwrite"], 2, "leave out --overwrite"),
         (["--text", "no.txt", "--preset", "tiny", "--set", "training.max_steps=1"], 1, "no.txt"),
         (["--text", "a.txt", "--data", "a.tsv"], 2, "--data and --text each say what to train on; give one of them"),
     ],

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -444,6 +445,20 @@ def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_chec
     with pytest.raises(Diverged, match=advice):
         train(tables(), tmp_path / "run", material=material)
     assert [path.name for path in Run.from_folder(tmp_path / "run").checkpoints] == ["checkpoint-7"]
+
+
+@pytest.mark.parametrize("validates", [True, False])
+def test_weights_that_the_last_step_made_infinite_are_no_finished_run(
+    material: TrainingData, tmp_path: Path, validates: bool
+) -> None:
+    """The loss of a step is that of the weights before it."""
+    data = material if validates else replace(material, validation=None)
+    changed = tables(max_steps=1, learning_rate=1e308, warmup_steps=None, eval_steps=None, save_steps=None)
+    told = "the validation loss at step 1 is nan" if validates else "after step 1 there are weights that are NaN"
+    with pytest.raises(Diverged, match=rf"{told}.* no checkpoint was saved before"):
+        train(changed, tmp_path / "run", {"training.save_minutes": 0}, material=data)
+    assert not Run.from_folder(tmp_path / "run").finished
+    assert not (tmp_path / "run/model.safetensors").exists()
 
 
 def test_a_loss_that_explodes_stops_the_run(material: TrainingData, tmp_path: Path) -> None:

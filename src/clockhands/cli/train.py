@@ -119,16 +119,18 @@ def _read_recipe(options: Options, overrides: dict[str, str]) -> Any:
 
 
 def _resume(options: Options, run: str, overrides: dict[str, str]) -> int:
-    if used := list_given(options, (*FLAGS, "recipe", "out")):
+    if used := list_given(options, (*FLAGS, "recipe", "out", "overwrite")):
         raise UsageError(f"--resume goes on with the recipe of the run; leave out {', '.join(used)}")
     from clockhands.runs import Run
     from clockhands.runs.recipe import read_training_overrides
     from clockhands.training import resume
+    from clockhands.training.session import extend_recipe
 
+    changes = read_training_overrides(overrides)
     if options.dry_run:
-        return _describe(Run.from_folder(run).recipe)
+        return _describe(extend_recipe(Run.from_folder(run).recipe, changes))
     before = Run.from_folder(run).record.get("step")
-    done = resume(run, read_training_overrides(overrides), progress=not options.quiet)
+    done = resume(run, changes, progress=not options.quiet)
     if done.record["step"] == before:
         print(f"{run} is finished, and nothing was trained; for more steps: --set training.max_steps=NUMBER")
     _conclude(done)

@@ -121,7 +121,7 @@ def _make_corpus(name: str, task: Task, splits: dict[str, Items], holdout: float
     """Make a corpus; a validation split is held out from ``train`` if there is none. Raises DataError for no items."""
     for split, items in splits.items():
         if not items:
-            raise DataError(f"{description}: split {split!r} holds nothing that can be used")
+            raise DataError(f"{description or 'no file'}: split {split!r} holds nothing that can be used")
     if "validation" not in splits:
         splits = {**splits, **hold_out(splits["train"], holdout)}
     facts = {f"items in {split}": len(items) for split, items in splits.items()}

@@ -182,16 +182,30 @@ class Flow(Watcher):
         return time.monotonic() - self.saved >= pause
 
 
+def describe_divergence(sentence: str, training: Training, run: Path) -> str:
+    """Say what went wrong, which checkpoint is good, and what to try."""
+    there = checkpoints.list_checkpoints(run / "checkpoints")
+    kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
+    return (
+        f"{sentence}; training stopped, {kept}. Try a lower training.learning_rate (now {training.rate:g}), "
+        f"more training.warmup_steps (now {training.warmup}), training.clip = 1.0, or model.norm = 'pre'"
+    )
+
+
 class Health(Watcher):
-    """Stops a run whose loss is NaN or infinite, or exceeds ``explosion`` times the first, and saves no checkpoint."""
+    """Stops a run whose loss, also of validation, is NaN or infinite, or exceeds ``explosion`` times the first.
+
+    It saves no checkpoint.
+    """
 
     def __init__(self, training: Training, run: Path) -> None:
         self.training, self.run = training, run
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
-        """Judge the loss of a log line. Raises Diverged."""
-        if "loss" in logs:
-            self._judge(float(logs["loss"]), state)
+        """Judge the losses of a log line. Raises Diverged."""
+        for name, what in (("loss", "loss"), ("eval_loss", "validation loss")):
+            if name in logs:
+                self._judge(float(logs[name]), state, what)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Judge the losses that were not logged yet before a checkpoint is saved. Raises Diverged."""
@@ -200,21 +214,16 @@ class Health(Watcher):
             if loss is not None:
                 self._judge(loss, state)
 
-    def _judge(self, loss: float, state: TrainerState) -> None:
+    def _judge(self, loss: float, state: TrainerState, what: str = "loss") -> None:
         first = next((line["loss"] for line in state.log_history if "loss" in line), loss)
         if not math.isfinite(loss):
             bad = int(self.trainer.first_bad)
-            sentence = f"the loss at step {bad if bad >= 0 else state.global_step} is {loss}"
-        elif self.training.explosion and loss > self.training.explosion * first:
+            sentence = f"the {what} at step {bad if bad >= 0 else state.global_step} is {loss}"
+        elif what == "loss" and self.training.explosion and loss > self.training.explosion * first:
             sentence = f"the loss rose to {loss:.3g} at step {state.global_step}, from {first:.3g} at the start"
         else:
             return
-        there = checkpoints.list_checkpoints(self.run / "checkpoints")
-        kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
-        raise Diverged(
-            f"{sentence}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
-            f"more training.warmup_steps (now {self.training.warmup}), training.clip = 1.0, or model.norm = 'pre'"
-        )
+        raise Diverged(describe_divergence(sentence, self.training, self.run))
 
 
 class ProgressBar(Watcher):

@@ -21,6 +21,7 @@ from clockhands.devices import get_rank, use_threads
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import lock_folder, write_bytes, write_text
 from clockhands.generation.score import describe_uniform_guess
+from clockhands.pretrained import refuse_not_finite
 from clockhands.progress import SentenceProgress, ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.export import export_model, write_card
@@ -38,6 +39,7 @@ from clockhands.runs.folder import (
 )
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
 from clockhands.training.callbacks import (
+    Diverged,
     Flow,
     Health,
     ProgressBar,
@@ -45,6 +47,7 @@ from clockhands.training.callbacks import (
     Stop,
     TrainingStopped,
     Watcher,
+    describe_divergence,
 )
 from clockhands.training.model import (
     build,
@@ -169,7 +172,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
     writes there, UsageError for fewer steps than were made, DataError if the text has changed.
     """
     opened, folder = Run.from_folder(run), Path(run)
-    recipe = _extend(opened.recipe, overrides or {})
+    recipe = extend_recipe(opened.recipe, overrides or {})
     check_before_reading(recipe)
     with _set_up_libraries(recipe), ExitStack() as held:
         arguments = make_arguments(recipe.training, folder / "checkpoints")
@@ -180,7 +183,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         # Before the folder was locked, another process may have changed it.
         again = Run.from_folder(folder)
         if again.tables != opened.tables:
-            opened, recipe = again, _extend(again.recipe, overrides or {})
+            opened, recipe = again, extend_recipe(again.recipe, overrides or {})
         if opened.finished and recipe == opened.recipe:
             (folder / BEGIN).unlink(missing_ok=True)
             return opened
@@ -213,7 +216,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         return _run_session(recipe, material, arguments, folder, progress=progress, last=last)
 
 
-def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
+def extend_recipe(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a run with changed overrides. Raises UsageError for those that a run keeps."""
     refused = ", ".join(key for key in overrides if key not in CHANGEABLE)
     if refused:
@@ -328,9 +331,15 @@ def _finish(
 ) -> Run:
     """Export the model, with these weights in place of the Trainer's or those that the recipe chooses; write the rest.
 
-    Raises TrainingStopped if the run did not get to its end.
+    Raises TrainingStopped if the run did not get to its end, and Diverged for weights that are NaN or infinite: what
+    the last step made of them was in no loss.
     """
     folder, training, step = trainer.folder, trainer.recipe.training, trainer.state.global_step
+    try:
+        refuse_not_finite((weights or dict(trainer.unwrap_model().named_parameters())).items(), out)
+    except CheckpointError as fault:
+        sentence = f"after step {step} there are weights that are NaN or infinite"
+        raise Diverged(describe_divergence(sentence, training, out)) from fault
     run = Run(out).cache_recipe(trainer.recipe)
     if trainer.args.process_index == 0:
         exported_step: int | None = step

@@ -195,6 +195,8 @@ class Training:
         save_steps, eval_steps = self.save_steps, self.eval_steps
         lacks_losses = not isinstance(eval_steps, int) or (save_steps or 0) % eval_steps != 0
         checks = (
+            (0 < self.explosion <= 1,
+             f"training.explosion is {self.explosion:g}, times the first loss: give more than 1, or 0 for no bound"),
             (None not in (self.max_steps, self.epochs),
              "training.max_steps and training.epochs both say how long; give one of them"),
             (is_paper and self.warmup_steps in (0, "auto"),
