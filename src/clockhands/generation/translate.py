@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -180,7 +181,7 @@ def _translate_pools(
     """Yield the translations of a stream, in pools that grow up to ``MOST_POOL_BATCHES`` batches."""
     pad_id, device, pool_batches = run.tokenizers.source.pad_token_id, run.model.device, 1
     advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
-    while pool := list(islice(stream, search.batch * pool_batches)):
+    while pool := list(islice(stream, min(search.batch * pool_batches, sys.maxsize))):
         pool_batches = min(2 * pool_batches, MOST_POOL_BATCHES)
         nonempty = [index for index, source in enumerate(pool) if source.strip()]
         encoded = encode_texts(run.tokenizers.source, [pool[index] for index in nonempty])
