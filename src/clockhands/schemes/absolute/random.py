@@ -15,6 +15,8 @@ from clockhands.schemes.position_checks import read_index
 from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
 
 Rows = Literal["gaussian", "shuffled"]
+MOST_NUMBERS = 2**36
+"""Numbers of the largest table; in float64, as it is made, they take 512 GiB."""
 
 
 @lru_cache(maxsize=8)
@@ -70,6 +72,7 @@ class RandomVectors(Scheme):
     ) -> None:
         super().__init__()
         refuse(rows == "shuffled" and width % 2, f"shuffled rows of sinusoids need an even width; width is {width}")
+        refuse(max_length * width > MOST_NUMBERS, f"max_length is {max_length:,}: its table would fit no memory")
         self.width, self.rows, self.max_length, self.beyond = width, rows, max_length, beyond
         self.seed, self.amplitude = seed, amplitude
 
