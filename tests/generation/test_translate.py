@@ -27,7 +27,8 @@ def test_order_is_kept_whatever_the_batch(translator: Run) -> None:
     sources = sentences(translator)
     single = [translation.text for translation in translate(translator, sources, Search(batch=1))]
     batched = list(translate(translator, sources, Search(batch=7)))
-    assert list(translate(translator, sources, Search(batch=2**63 - 1)))[0].text == single[0]
+    endless = translate(translator, sources, Search(batch=2**63 - 1))
+    assert [translation.text for translation in endless] == single
     assert [translation.source for translation in batched] == sources
     assert [translation.text for translation in batched] == single
     assert len(set(single)) > 5

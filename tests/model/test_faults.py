@@ -18,6 +18,8 @@ from tests.model.tiny import core
     [
         ({"first_norm": False, "norm": "post"}, "first_norm = false needs norm = 'pre' or 'sandwich'.*norm is 'post'"),
         ({"decoder": {"scheme": "random", "max_length": 2**62}}, "max_length is 4,.*: its table would fit no memory"),
+        ({"decoder": {"scheme": "alibi-axes", "axes": 2**60}}, "coordinates; 64 are the most"),
+        ({"decoder": {"scheme": "ssmax", "axis": 2**60}}, "coordinates; 64 are the most"),
         ({"value_dim": 8}, "value_dim is 8, and needs latent_width"),
         ({"latent_width": 8, "shared_key_dim": 8}, "shared_key_dim is 8, but must be less than the width of a head, 8"),
         ({"latent_width": 8, "num_kv_heads": 2}, "as many heads of keys as of queries; num_kv_heads is 2"),

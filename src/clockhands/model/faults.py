@@ -19,7 +19,7 @@ from clockhands.schemes import CATALOGUE, find_option_faults
 
 Config: TypeAlias = Any
 """A ``TransformerConfig``, whose module imports this one."""
-LARGEST_HEAD_WIDTH, LARGEST_NUM_HEADS = 2**17, 2**16
+LARGEST_HEAD_WIDTH, LARGEST_NUM_HEADS, MOST_AXES = 2**17, 2**16, 64
 """The largest sizes that are accepted, on any machine. No known model reaches one of them."""
 
 
@@ -230,6 +230,9 @@ def _find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Si
             f"cross: {position.name} acts at the token embedding or computes positions from a layer's input, and "
             "cross-attention has neither; choose another scheme"
         )
+    axes = summary.declares.axes
+    if axes is not None and axes > MOST_AXES:
+        faults.append(f"{side}: {position.name} reads positions of {axes:,} coordinates; {MOST_AXES} are the most")
     if "encode" not in summary.hooks and (position.combine != "add" or position.every_layer):
         setting = "every_layer = true" if position.every_layer else f"combine = {position.combine!r}"
         faults.append(

@@ -41,6 +41,7 @@ def test_boundaries_are_exact_where_the_logarithm_is_a_whole_number() -> None:
     assert list_bucket_starts(32, 128)[-1] == math.ceil(16 * 8 ** (15 / 16))
     starts = list_bucket_starts(8, 64)
     assert starts == [1, 2, 3, 4, 8, 16, 32], "4·16^(b/4) begins each bucket exactly"
+    assert list_bucket_starts(8, 2**62)[-1] == 2**47, "4·(2^60)^(3/4), in no time"
 
 
 @pytest.mark.parametrize("decoder", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import Literal, final
 
 import torch
@@ -24,12 +25,10 @@ def list_bucket_starts(buckets: int, max_distance: int) -> list[int]:
     """
     exact = buckets // 2
     rest = buckets - exact
-    starts = list(range(1, exact + 1))
-    distance = exact
+    starts, farther = list(range(1, exact + 1)), range(exact, max(exact, max_distance) + 1)
     for step in range(1, rest):
-        while distance**rest * exact**step < max_distance**step * exact**rest:
-            distance += 1
-        starts.append(distance)
+        bound = max_distance**step * exact ** (rest - step)
+        starts.append(farther[bisect_left(farther, bound, key=lambda distance: distance**rest)])
     return starts
 
 
