@@ -10,7 +10,8 @@ document.addEventListener("DOMContentLoaded", () => {
     block.querySelector("button").addEventListener("click", () => {
       const frame = document.createElement("iframe");
       frame.title = block.dataset.title;
-      frame.src = block.dataset.page;
+      const dark = document.body.dataset.mdColorScheme === "slate";
+      frame.src = `${block.dataset.page}&colours=${dark ? "dark" : "light"}`;
       (picture ? picture.closest("p") : block).replaceWith(frame);
       block.remove();
       frame.scrollIntoView({ block: "nearest" });

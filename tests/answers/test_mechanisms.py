@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mechanisms import PICTURES
 
-PHONE, LEAST = 358 / 96, 5.5
+PHONE, LEAST = 358 / 96, 7.5
 """Inches of a picture in a window of 390 pixels, and the least points that a letter has there."""
 
 

@@ -50,6 +50,15 @@ def test_the_data_and_weights_are_read_back_exactly(model: ExplorerModel, page: 
     assert base64.b64decode(numbers) == model.weights
 
 
+def test_what_two_models_have_in_common_stands_there_once(model: ExplorerModel) -> None:
+    other = ExplorerModel({**model.data, "id": "other", "tokens": model.data["tokens"][:-1]}, model.weights)
+    page = make_page([model, other], "make docs")
+    (data,) = re.findall(r'<script type="application/json" id="explorer-data">(.*?)</script>', page, re.DOTALL)
+    first, second = json.loads(data)["models"]
+    assert first["heldOut"] == json.loads(json.dumps(model.data["heldOut"]))
+    assert second["heldOut"] == second["trained"] == "roles" and second["tokens"] == first["tokens"][:-1]
+
+
 def test_the_policy_names_the_one_script_and_nothing_is_asked_for(page: str) -> None:
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)

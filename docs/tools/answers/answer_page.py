@@ -28,6 +28,8 @@ ROUNDING = 1e-6
 """What is smaller is an error of rounding: its power of ten is told."""
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LINK = re.compile(r"\]\((#|studies/|schemes/)([^)]*)\)")
+TRY = re.compile(r"\nTry(?:, after (`.+`))?: ")
+"""Before the command that a reader can run, and what has to be run before it."""
 PLAIN = re.compile(r"([−+]?\d[\d,]*(?:\.\d+)?(?:e[-−]?\d+)?)(?: to ([−+]?\d[\d,]*(?:\.\d+)?) over)?")
 
 
@@ -90,12 +92,12 @@ def _write_line(question: Question) -> str:
 
 def _write_page(question: Question, body: str) -> list[str]:
     """The page of a question: at most 350 words, with the evidence behind a link."""
-    text, _, command = body.strip().rpartition("\nTry: ")
+    text, before, command = TRY.split(body.strip())
     return [
         f"# {question.asked}", "", f"**{question.answer}**", "",
         f"![{question.caption}]({CHANNELS.format(question.name)})", "", text.strip(), "",
         *(["## What people say", "", *map(_write_claim, question.claims), ""] if question.claims else []),
-        "## Try it", "", "```sh", command, "```", "",
+        "## Try it", "", *([f"After {before}:", ""] if before else []), "```sh", command, "```", "",
         '<details markdown="1"><summary>The same in Python</summary>', "",
         "```python", question.attempt.code.strip(), "```", "", "```text", question.attempt.prints.strip(), "```", "",
         "</details>", "", '<details markdown="1"><summary>The evidence</summary>', "",

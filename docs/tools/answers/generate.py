@@ -93,7 +93,10 @@ def read_facts() -> Facts:
     for layer in range(1, 7):
         rest = 100 - sum(read["minilm"][f"{term}, layer {layer}"] for term in terms)
         read["minilm"][f"same for every query, layer {layer}"] = rest
-    longer = json.loads(LONGER.read_text("utf8")) if LONGER.is_file() else {}
+    longer = json.loads(LONGER.read_text("utf8"))
+    reach = longer["longer-reach"]
+    for kind in ("rope", "windows"):
+        reach[f"{kind}, open"] = 5 - reach[f"{kind}, shown to read it"] - reach[f"{kind}, shown not to read it"]
     return {**facts, **read, **longer, **json.loads(PARTS.read_text("utf8")), **json.loads(PLACES.read_text("utf8"))}
 
 

@@ -28,7 +28,10 @@ from clockhands.studies.answer import list_values
 FOLDER = STUDY_PAGES / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
 INSPECTED = json.loads((STUDY_PAGES / "minilm.json").read_text("utf8"))
+LONGER = json.loads((STUDY_PAGES / "extending.json").read_text("utf8"))
 TRAINED_PARTS = json.loads((STUDY_PAGES / "parts.json").read_text("utf8"))
+LETTERS = {"font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5}
+"""In points, which a phone shows as at least ten pixels."""
 PICTURES: dict[str, Callable[[], Figure]] = {}
 
 
@@ -37,8 +40,9 @@ def picture(name: str, message: str) -> Callable[[Callable[[], Figure]], Callabl
 
     def register(draw: Callable[[], Figure]) -> Callable[[], Figure]:
         def draw_titled() -> Figure:
-            figure = draw()
-            figure.suptitle(textwrap.fill(message, 46), fontsize=11, fontweight="bold")
+            with matplotlib.rc_context(LETTERS):
+                figure = draw()
+            figure.suptitle(textwrap.fill(message, 38), fontweight="bold")
             return figure
 
         PICTURES[name] = draw_titled
@@ -47,28 +51,27 @@ def picture(name: str, message: str) -> Callable[[Callable[[], Figure]], Callabl
     return register
 
 
-def start(columns: int = 1, width: float = 5.2, height: float = 2.8, **options: object) -> tuple[Figure, list]:
+def start(columns: int = 1, height: float = 2.6, **options: object) -> tuple[Figure, list]:
     """Return a figure with a row of axes, no wider than what a phone shows without making its letters small."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(4.2, height), layout="constrained")
     return figure, list(np.atleast_1d(figure.subplots(1, columns, **options)))
 
 
-@picture("scale", "Without √d the word is the short arrow")
+@picture("scale", "Without √d the word is tiny beside its position")
 def draw_scale() -> Figure:
     """The lengths of a word and a position at width 512, without the factor and with it."""
-    figure, panels = start(2, height=2.2, sharex=True)
+    figure, panels = start(2, height=1.8, sharex=True)
     position = float(make_rows(512, 2)[1].norm())
     for axes, word, title in zip(panels, (1.0, 512**0.5), ("without √d", "with √d"), strict=True):
         for height, length, name, colour in ((1, word, "word", BLUE), (0, position, "position", ORANGE)):
-            arrow = {"arrowstyle": "-|>", "color": colour, "lw": 3, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
-            axes.annotate("", (length, height), (0, height), arrowprops=arrow)
-            axes.text(length + 0.8, height, f"{name}, {length:.3g}", va="center", color=colour)
-        axes.set(title=title, xlim=(-2, 36), ylim=(-0.6, 1.6))
+            axes.barh(height, length, 0.35, color=colour)
+            axes.text(0, height + 0.28, f"{name}, {length:.3g}", color=colour)
+        axes.set(title=title, xlim=(0, 24), ylim=(-0.3, 1.7))
         axes.axis("off")
     return figure
 
 
-@picture("order-at-all", "Without positions every word finds its exact twin in the other sentence")
+@picture("order-at-all", "Without positions and mask each word has its exact twin")
 def draw_order() -> Figure:
     """Cosines between the states of two sentences of the same words."""
     from exact.order import make_encoder, read
@@ -77,8 +80,8 @@ def draw_order() -> Figure:
     words, others = ["a", "dog", "bit", "Tom"], ["Tom", "bit", "a", "dog"]
     ids, order = torch.tensor([4, 5, 6, 7]), torch.tensor([3, 2, 0, 1])
     cases = (
-        ("no positions", "none", False),
-        ("causal mask alone", "none", True),
+        ("neither", "none", False),
+        ("causal mask", "none", True),
         ("sinusoid", "sinusoidal", False),
     )
     for axes, (title, scheme, causal) in zip(panels, cases, strict=True):
@@ -90,33 +93,32 @@ def draw_order() -> Figure:
             axes.text(
                 column,
                 row,
-                f"{value:.2f}",
+                f"{value:.2f}".lstrip("0"),
                 ha="center",
                 va="center",
-                fontsize=8,
                 color="white" if value > 0.6 else "black",
             )
-        axes.set_xticks(range(4), others)
+        axes.set_xticks(range(4), others, rotation=90)
         axes.set_yticks(range(4), words)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(title)
     return figure
 
 
-@picture("why-sine-and-cosine", "With both, a step is a turn; by the sine alone two places look alike")
+@picture("why-sine-and-cosine", "With both, a step is a turn; by one sine two places look alike")
 def draw_hand() -> Figure:
     """A hand on its circle, and a sine with two places of the same height."""
-    figure, (circle, wave) = start(2, height=2.9, width_ratios=(1, 1.7))
+    figure, (circle, wave) = start(2, height=2.9, width_ratios=(1, 1.4))
     angles = np.linspace(0, 2 * np.pi, 200)
     circle.plot(np.sin(angles), np.cos(angles), color=GREY, lw=1)
-    for angle, name, colour in ((0.5, "t", BLUE), (1.5, "t + k", ORANGE)):
+    for angle, name, colour, place in ((0.5, "t", BLUE, (0.55, 0.95)), (1.5, "t + k", ORANGE, (0.4, -0.3))):
         circle.annotate(
             "", (np.sin(angle), np.cos(angle)), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2}
         )
-        circle.text(1.12 * np.sin(angle), 1.12 * np.cos(angle), name, color=colour)
+        circle.text(*place, name, color=colour)
     arc = np.linspace(0.5, 1.5, 30)
     circle.plot(0.4 * np.sin(arc), 0.4 * np.cos(arc), color=GREEN)
     circle.text(0.36, 0.26, "ωk", color=GREEN)
-    circle.set(aspect="equal", xlabel="sin ωt", ylabel="cos ωt", xlim=(-1.2, 2.0), ylim=(-1.2, 1.3))
+    circle.set(aspect="equal", xlabel="sin ωt", ylabel="cos ωt", xlim=(-1.15, 1.15), ylim=(-1.15, 1.25))
     time = np.linspace(0, 2 * np.pi, 200)
     wave.plot(time, np.sin(time), color=GREY, lw=1)
     for place, colour in ((0.6, BLUE), (np.pi - 0.6, ORANGE)):
@@ -156,12 +158,12 @@ def make_blank(axes: Axes, right: float, top: float) -> None:
 def draw_concatenation() -> Figure:
     """A concatenation as a sum."""
     figure, (axes,) = start(height=2.0)
-    draw_block(axes, 0, 2.2, 6, "word", BLUE)
-    draw_block(axes, 6, 2.2, 2, "position", ORANGE)
+    draw_block(axes, 0, 2.2, 5, "word", BLUE)
+    draw_block(axes, 5, 2.2, 3, "position", ORANGE)
     axes.text(9, 1.7, "=", fontsize=20, ha="center", va="center")
     for bottom, parts in (
-        (2.2, (("word", 6, BLUE), ("0", 2, LIGHT))),
-        (0.2, (("0", 6, LIGHT), ("position", 2, ORANGE))),
+        (2.2, (("word", 5, BLUE), ("0", 3, LIGHT))),
+        (0.2, (("0", 5, LIGHT), ("position", 3, ORANGE))),
     ):
         left = 10.0
         for text, width, colour in parts:
@@ -172,7 +174,7 @@ def draw_concatenation() -> Figure:
     return figure
 
 
-@picture("does-adding-destroy-the-word", "After adding, slow channels still tell the word, fast ones the place")
+@picture("does-adding-destroy-the-word", "The slow channel tells the word, then the fast one tells its place")
 def draw_sums() -> Figure:
     """Two words of four channels at eight places: a fast channel beside a slow one."""
     figure, (axes,) = start(height=2.9)
@@ -180,9 +182,10 @@ def draw_sums() -> Figure:
     for name, word, colour in (("Tom", (0.5, -0.6), BLUE), ("dog", (-0.2, 0.4), ORANGE)):
         slow, fast = word[1] + places[:, 2], word[0] + places[:, 0]
         axes.plot(slow, fast, "o", color=colour, label=name)
-        for place, point in enumerate(zip(slow, fast, strict=True)):
-            axes.annotate(str(place), point, (4, 4), textcoords="offset points", fontsize=8)
-    axes.set(xlabel="third number of the sum: a slow channel", ylabel="first number: a fast one")
+        for place in (0, 1, 3, 4, 5, 7):
+            axes.annotate(str(place), (slow[place], fast[place]), (5, -3), textcoords="offset points")
+    axes.margins(0.1)
+    axes.set(xlabel="third number of the sum: slow", ylabel="first number: fast")
     axes.legend(frameon=False, title="word (at places 0 to 7)")
     return figure
 
@@ -193,12 +196,12 @@ def draw_terms() -> Figure:
     figure, (axes,) = start(height=2.6)
     layers = np.arange(1, 7)
     bottom = np.zeros(6)
-    terms = (("position–position", ORANGE), ("content–position", GREY), ("content–content", BLUE))
+    terms = (("position–position", ORANGE), ("content–position", GREEN), ("content–content", BLUE))
     for (term, colour), name in zip(terms, ("position–position", "mixed", "word–word"), strict=True):
         values = np.array([INSPECTED[f"{term}, layer {layer}"] for layer in layers])
         axes.bar(layers, values, bottom=bottom, color=colour, label=name)
         bottom += values
-    axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="the same for every query")
+    axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="alike for every query")
     axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
@@ -226,15 +229,15 @@ def draw_parts() -> Figure:
 @picture("why-10000", "A larger base makes the slow hands slower, and no hand faster")
 def draw_wavelengths() -> Figure:
     """The wavelength of each hand by base."""
-    figure, (axes,) = start()
+    figure, (axes,) = start(height=3.2)
     hands = np.arange(256)
     for base, colour in ((10, GREEN), (100, GREY), (10_000, BLUE), (1_000_000, ORANGE)):
         axes.semilogy(hands, 2 * np.pi * base ** (2 * hands / 512), color=colour, label=f"base {base:,}")
     for length in (50, 512, 5000):
         axes.axhline(length, color="black", lw=0.7, ls=":")
-        axes.text(2, length * 1.15, f"{length} tokens", fontsize=8)
+        axes.text(2, length * 1.2, f"{length} tokens")
     axes.set(xlabel="hand of 256", ylabel="wavelength, tokens")
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -243,15 +246,16 @@ def draw_index() -> Figure:
     """The index beside a word's length, and index over length in two texts."""
     figure, (growing, shared) = start(2)
     places = np.arange(0, 500)
-    growing.plot(places, places, color=ORANGE, label="index")
-    growing.axhline(512**0.5, color=BLUE, label="length of a word, √512")
-    growing.set(xlabel="position", ylabel="length of the vector", ylim=(-20, 680))
-    growing.legend(frameon=False, fontsize=8)
+    growing.plot(places, places, color=ORANGE)
+    growing.text(70, 330, "index", color=ORANGE)
+    growing.axhline(512**0.5, color=BLUE)
+    growing.text(180, 45, "word, √512", color=BLUE)
+    growing.set(xlabel="position", ylabel="length of the vector", ylim=(-20, 520))
     for row, length in enumerate((5, 9)):
         shared.plot(np.arange(length) / (length - 1), np.full(length, row), "o-", color=(BLUE, ORANGE)[row])
-        for index in range(length):
-            shared.text(index / (length - 1), row + 0.12, str(index), ha="center", fontsize=8)
-    shared.set(xlabel="index / (length − 1)", ylim=(-0.5, 1.6), yticks=(0, 1), yticklabels=("5 words", "9 words"))
+        for index in range(0, length, 1 + row):
+            shared.text(index / (length - 1), row + 0.12, str(index), ha="center")
+    shared.set(xlabel="index / (length − 1)", ylim=(-0.5, 1.6), yticks=(0, 1), yticklabels=("5\nwords", "9\nwords"))
     return figure
 
 
@@ -269,10 +273,10 @@ def draw_survival() -> Figure:
     return figure
 
 
-@picture("learned-or-fixed", "How alike two places are: in a sinusoid neighbours are; a table begins as noise")
+@picture("learned-or-fixed", "A sinusoid begins with neighbours alike, a table as noise")
 def draw_tables() -> Figure:
     """Cosines between the rows of a sinusoid and of a fresh table."""
-    figure, panels = start(2, width=5.6, height=2.9)
+    figure, panels = start(2, height=2.9)
     fixed, fresh = make_rows(64, 24).numpy(), np.random.default_rng(0).normal(size=(24, 64))
     for axes, rows, title in zip(panels, (fixed, fresh), ("sinusoid", "learned table, step 0"), strict=True):
         unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -291,12 +295,12 @@ def draw_dependence() -> Figure:
     omega = 10_000.0 ** (-np.arange(0, 16, 2) / 16)
     scores = (
         ("table: e_i·e_j", rows @ rows.T),
-        ("rotation: Σ cos ω(i − j)", np.cos((i - j)[..., None] * omega).sum(-1)),
-        ("ALiBi: −s·|i − j|", -np.abs(i - j)),
+        ("Σ cos ω(i − j)", np.cos((i - j)[..., None] * omega).sum(-1)),
+        ("ALiBi: −s|i − j|", -np.abs(i - j)),
     )
     for axes, (title, values) in zip(panels, scores, strict=True):
         axes.imshow(values, cmap="Blues")
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title)
         axes.set(xlabel="key j", ylabel="query i")
     return figure
 
@@ -311,12 +315,12 @@ def draw_angles() -> Figure:
         arc = np.linspace(begin, end, 80)
         circle.plot(np.sin(arc), np.cos(arc), color=colour, lw=4)
     circle.set(aspect="equal")
-    circle.set_title("hand of 628 tokens", fontsize=10)
+    circle.set_title("hand of 628 tokens")
     circle.axis("off")
     for begin, end, colour, name in ((0, 64, BLUE, "trained"), (64, 256, ORANGE, "beyond")):
         line.plot([begin, end], [-0.1 * begin, -0.1 * end], color=colour, lw=3, label=name)
     line.set(xlabel="distance", ylabel="ALiBi's bias")
-    line.set_title("a line", fontsize=10)
+    line.set_title("a line")
     line.legend(frameon=False)
     return figure
 
@@ -328,7 +332,7 @@ def draw_meeting() -> Figure:
     cases = (("a score at i, j", (0.4, 1.3)), ("the same, shifted", (1.6, 2.5)), ("a rotated value", (2.2,)))
     for axes, (title, places) in zip(panels, cases, strict=True):
         draw_circle(axes, places)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(title)
     return figure
 
 
@@ -351,7 +355,7 @@ def draw_layouts() -> Figure:
     figure, (axes,) = start(height=1.9)
     colours = (BLUE, ORANGE, GREEN, GREY)
     for bottom, name, pairs in ((1.6, "interleaved", [0, 0, 1, 1, 2, 2, 3, 3]), (0.2, "halves", [0, 1, 2, 3] * 2)):
-        axes.text(0, bottom + 0.5, name, va="center", fontsize=10)
+        axes.text(0, bottom + 0.5, name, va="center")
         for channel, pair in enumerate(pairs):
             draw_block(axes, 2.2 + channel, bottom, 1, str(channel), colours[pair])
     make_blank(axes, 10.4, 2.8)
@@ -365,11 +369,11 @@ def draw_left(axes: Axes, base: float, rotated: int, colour: str, name: str) -> 
     left = (np.cos(distance[:, None] * theta).sum(1) + (128 - rotated) / 2) / 64
     axes.semilogx(distance, left, color=colour, lw=1.2, label=name)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="distance, tokens", ylabel="what is left of the score")
-    axes.legend(frameon=False, fontsize=8)
+    axes.set(xlabel="distance, tokens", ylabel="what is left of the score", ylim=(-0.35, 1.5))
+    axes.legend(frameon=False)
 
 
-@picture("rope-base", "A larger base keeps far keys alike")
+@picture("rope-base", "With a larger base a match outscores a stranger further away")
 def draw_bases() -> Figure:
     """What is left of a score by distance for two bases."""
     figure, (axes,) = start()
@@ -393,7 +397,7 @@ def draw_global() -> Figure:
     figure, (axes,) = start()
     draw_left(axes, 10_000.0, 128, BLUE, "rotated")
     axes.axhline(1, color=ORANGE, label="not rotated")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False)
     return figure
 
 
@@ -410,20 +414,26 @@ def draw_yarn() -> Figure:
     return figure
 
 
-@picture("how-long", "Slow hands see only a part of their circle in training")
-def draw_seen() -> Figure:
-    """The part of its circle that each hand goes through within the trained length."""
-    figure, (axes,) = start()
-    hands = np.arange(64)
-    for base, colour in ((10_000, BLUE), (500_000, ORANGE)):
-        turns = 4096 / (2 * np.pi * base ** (2 * hands / 128))
-        axes.plot(hands, np.minimum(turns, 1), color=colour, label=f"base {base:,}")
-    axes.set(xlabel="hand of 64", ylabel="circle seen in 4,096 tokens", ylim=(0, 1.05))
-    axes.legend(frameon=False)
+@picture("how-long", "All claim 64 tokens; measured, few are shown to read them")
+def draw_reach() -> Figure:
+    """Of five rotary models and five with windows: how many are shown to read what they claim."""
+    figure, (axes,) = start(height=2.2)
+    reach = LONGER["longer-reach"]
+    told = [[reach[f"{kind}, shown {how} it"] for kind in ("rope", "windows")] for how in ("to read", "not to read")]
+    shown, not_shown = np.array([[5, *counts] for counts in told]) - [[0, 0, 0], [5, 0, 0]]
+    for left, counts, colour, name in (
+        (0, shown, BLUE, "shown to"),
+        (shown, 5 - shown - not_shown, LIGHT, "open"),
+        (5 - not_shown, not_shown, ORANGE, "shown not to"),
+    ):
+        axes.barh(range(3), counts, 0.6, left, color=colour, label=name)
+    axes.set_yticks(range(3), ("claimed", "rotary, measured", "windows, measured"))
+    axes.set(xlabel="trainings of five that read 64 tokens", ylim=(2.5, -0.5))
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
-@picture("packing", "Documents kept apart")
+@picture("packing", "A shift changes no distance")
 def draw_packing() -> Figure:
     """The mask of two packed documents."""
     figure, (axes,) = start(height=3.2)
@@ -432,7 +442,7 @@ def draw_packing() -> Figure:
     axes.imshow(np.where(allowed, query - key, np.nan), cmap="Blues_r")
     axes.set(xlabel="key", ylabel="query", xticks=(2, 8), xticklabels=("first", "second"))
     axes.set_yticks((2, 8), ("first", "second"), rotation=90, va="center")
-    axes.set_title("distance, where a token may look", fontsize=9)
+    axes.set_title("distance, where a token may look")
     return figure
 
 
@@ -453,27 +463,26 @@ def draw_padding() -> Figure:
 @picture("cached-keys", "One more turn moves a key; another base fits no place")
 def draw_cached() -> Figure:
     """A key, moved on by a rotation."""
-    figure, panels = start(2, width=5.4, height=2.6)
+    figure, panels = start(2, height=2.6)
     for axes, places, title in zip(
         panels, ((0.5, 1.2), (0.5, 0.2)), ("moved on by R(7)", "another base: no such place"), strict=True
     ):
         draw_circle(axes, places)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(title)
     return figure
 
 
-@picture("stretched-table", "A row between two rows is shorter where the hand is fast")
-def draw_between() -> Figure:
-    """A row between two neighbours of a fast and of a slow hand."""
-    figure, panels = start(2, width=5.4, height=2.7)
-    for axes, step, title in zip(panels, (1.0, 0.2), ("fast hand, ω = 1", "slower hand, ω = 0.2"), strict=True):
-        angle = np.linspace(0, 2 * np.pi, 200)
-        axes.plot(np.sin(angle), np.cos(angle), color=LIGHT, lw=1)
-        ends = np.array([[np.sin(a), np.cos(a)] for a in (0.6, 0.6 + step)])
-        axes.plot(*ends.T, "o-", color=BLUE)
-        axes.plot(*ends.mean(0), "s", color=ORANGE)
-        axes.set(aspect="equal", title=title)
-        axes.axis("off")
+@picture("stretched-table", "However it is stretched, longer texts are read much worse at first")
+def draw_stretched() -> Figure:
+    """By how much the loss rose on texts four times as long, right after three ways to stretch a table."""
+    figure, (axes,) = start(height=2.2)
+    rows = (("interpolated", "rows between"), ("tiled", "the old rows again"), ("held", "the last row for all"))
+    for place, (kind, _) in enumerate(rows):
+        rise = LONGER["longer-table"][kind]
+        axes.barh(place, rise, 0.6, color=BLUE)
+        axes.text(rise + 0.05, place, f"+{rise:.2f}", va="center")
+    axes.set_yticks(range(3), [name for _, name in rows])
+    axes.set(xlabel="rise of a language model's loss, nats", ylim=(2.5, -0.5), xlim=(0, 2.9))
     return figure
 
 

@@ -118,5 +118,13 @@ export function readWeights({ weights }: Pick<ModelData, "weights">, root: Docum
 export function readPage(root: Document = document): PageData {
   const element = root.getElementById("explorer-data");
   if (!element?.textContent) throw new EngineError("This page holds no models; write it with `clockhands explore`.");
-  return JSON.parse(element.textContent) as PageData;
+  const page = JSON.parse(element.textContent) as PageData;
+  // Where models have a list in common, all but the first have the first one's id in its place.
+  for (const model of page.models) {
+    for (const name of ["heldOut", "trained", "tokens"] as const) {
+      const owner = page.models.find(({ id }) => id === (model[name] as unknown));
+      if (owner) Object.assign(model, { [name]: owner[name] });
+    }
+  }
+  return page;
 }

@@ -14,7 +14,10 @@ export interface Colours {
   warm: string;
 }
 
-const DARK = matchMedia("(prefers-color-scheme: dark)");
+/** Inside another page its address says which colours that page has; the address is read once. */
+const outer = /\bcolours=(dark|light)\b/.exec(location.hash)?.[1];
+if (outer) document.documentElement.dataset["colours"] = outer;
+const DARK = matchMedia(outer ? (outer === "dark" ? "all" : "not all") : "(prefers-color-scheme: dark)");
 let colours: Colours | null = null;
 DARK.addEventListener("change", () => {
   colours = null;

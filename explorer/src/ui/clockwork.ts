@@ -2,7 +2,7 @@
 
 import type { LiveModel, Matrix, PositionedModel } from "../engine/api";
 import { EngineError } from "../engine/errors";
-import { compareToTable, encodePosition, interpolateRow, shortAngle, turnTable, type ClockSettings } from "./clock";
+import { compareToTable, encodePosition, interpolateRow, turnTable, type ClockSettings } from "./clock";
 import type { Placed } from "./live";
 import type { State } from "./state";
 import { formatNumber, formatPosition } from "./words";
@@ -121,29 +121,9 @@ export function countSlower(live: Placed): { slowest: number; slower: number; ha
 /** Say how slow the slowest hand of a model is, and how many hands need more than `SHORT` positions. */
 export function tellSlowest(live: Placed): string {
   const { slowest, slower, hands } = countSlower(live);
-  const turn = `The slowest hand turns once in ${formatNumber(slowest)} positions`;
+  const turn = `At width ${live.model.config.dModel} the slowest hand turns once in ${formatNumber(slowest)} positions`;
   if (slower === 0) return `${turn}: within ${SHORT} positions all ${hands} come round.`;
   return `${turn}; ${slower === hands ? `all ${hands}` : `${slower} of ${hands}`} hands need more than ${SHORT} positions for one turn.`;
-}
-
-/** Within so many degrees two hands point almost the same way; from so many on they plainly do not. */
-const [ALMOST, PLAINLY] = [15, 45];
-
-/**
- * Name a position that the two fastest hands all but confuse with position 0, and a slow hand that tells the two apart;
- * empty where there is none within `SHORT` positions.
- */
-export function tellApart(live: Placed): string {
-  const frequencies = live.model.frequencies(live.controls);
-  if (frequencies.length < 3) return "";
-  const turned = (hand: number, position: number) => (Math.abs(shortAngle(0, position * frequencies[hand]!)) * 180) / Math.PI;
-  const fast = (position: number) => Math.max(turned(0, position), turned(1, position));
-  const alike = Array.from({ length: SHORT - 1 }, (_, index) => index + 1).reduce((best, position) => (fast(position) < fast(best) ? position : best));
-  // Of the hands that have not come round by then, the fastest has turned furthest.
-  const slow = frequencies.findIndex((frequency) => frequency > 0 && frequency * alike <= Math.PI);
-  if (slow < 2 || fast(alike) > ALMOST || turned(slow, alike) < PLAINLY) return "";
-  const turn = formatNumber((2 * Math.PI) / frequencies[slow]!);
-  return `At positions 0 and ${alike} the two fastest hands point almost the same way (at most ${Math.ceil(fast(alike))}° apart), but the hand that turns once in ${turn} is ${Math.round(turned(slow, alike))}° on.`;
 }
 
 /** So many positions away is no neighbour any more, of whom everybody knows that they look alike. */

@@ -6,7 +6,7 @@
 import type { LiveModel } from "../engine/api";
 import { concludeBase, concludeOrder, concludeRights, concludeScale, type Conclude } from "./conclusions";
 import { readAddress, writeAddress } from "./address";
-import { tellApart, tellSlowest } from "./clockwork";
+import { tellSlowest } from "./clockwork";
 import { tellLengths, tellStep } from "./loudness";
 import { findModel, type Live } from "./live";
 import { DEFAULTS, type State } from "./state";
@@ -82,7 +82,7 @@ export const SCENES: readonly Scene[] = [
     cast: "reader",
     conclude: concludeBase,
     steps: [
-      { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: (live) => `${tellSlowest(live)} ${tellApart(live)}` },
+      { say: "A fast hand tells neighbours apart, a slow one near from far.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
       { say: "A base of 10: all hands but the first are faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
       { say: "A base of 100,000: all hands but the first are slower.", set: { clock: 20, base: 1e5 }, look: "hands", count: true, tell: tellSlowest },
     ],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { chooseHands, compareToTable, encodePosition, interpolateRow, shortAngle, turnHand, turnTable } from "../../src/ui/clock";
-import { tellApart, tellPosition } from "../../src/ui/clockwork";
+import { tellPosition } from "../../src/ui/clockwork";
 
 const FREQUENCIES = Array.from({ length: 8 }, (_, hand) => 10_000 ** (-hand / 8));
 const SETTINGS = { frequencies: FREQUENCIES, sineOnly: false, loudness: 1 };
@@ -63,25 +63,5 @@ describe("the clock", () => {
     expect(tellPosition(clock, 3)).toBe("Among positions 5 or more steps away, 11 looks most like 3 (similarity 1).");
     const short = { ...clock, table: turnTable(4, 0, settings) };
     expect(tellPosition(short, 1)).toBe("");
-  });
-});
-
-describe("two positions that fast hands confuse", () => {
-  const place = (frequencies: number[]) => ({ model: { frequencies: () => frequencies }, controls: {} }) as unknown as Parameters<typeof tellApart>[0];
-
-  it("are told apart by a slow hand, with the angles that are so", () => {
-    const frequencies = Array.from({ length: 32 }, (_, hand) => 10_000 ** (-hand / 32));
-    const told = tellApart(place(frequencies));
-    const [, position, most, turn, on] = told.match(/0 and (\d+) .*at most ([\d.]+)°.* once in ([\d.]+) is ([\d.]+)° on/)!.map(Number) as [number, number, number, number, number];
-    const away = (frequency: number) => Math.abs((((position * frequency * 180) / Math.PI + 180) % 360) - 180);
-    expect(Math.max(away(frequencies[0]!), away(frequencies[1]!))).toBeLessThanOrEqual(most);
-    expect(Math.abs((360 * position) / turn - on)).toBeLessThan(1);
-    expect(position).toBeLessThan(64);
-  });
-
-  it("are not named where there are none, or no slow hand", () => {
-    expect(tellApart(place([1, 0.5]))).toBe("");
-    expect(tellApart(place([Math.PI / 2, Math.PI / 2, Math.PI / 2]))).toBe("");
-    expect(tellApart(place([1, 1, 1e-6]))).toBe("");
   });
 });

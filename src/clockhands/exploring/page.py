@@ -49,6 +49,8 @@ LABELS = {
     NO_SCALE: ("numbers-no-scale", "German numbers, trained without √d"),
 }
 """The key and the label of each variant of the tour that a page shows."""
+SHARED = ("heldOut", "trained", "tokens")
+"""What models of one task have in common: most of what a page is told of a model."""
 HELD_OUT = 200
 """The most held-out sentences that stand in a page."""
 EXAMPLES = ("Tom bit a dog", "The cat sat down because it was tired.")
@@ -217,7 +219,7 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
     ``answers_at``: the folder of the answers' pages, seen from this page; empty where there is none.
     """
     findings = _compose_findings(models, command)
-    live = [model.data for model in models if model.is_live]
+    live = share_lists([model.data for model in models if model.is_live])
     recorded = [model.data for model in models if not model.is_live]
     data: dict[str, Any] = {"version": __version__, "command": command, "models": live, "recorded": recorded}
     data["findings"] = [
@@ -246,6 +248,16 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
         weights={model.data["weights"]["element"]: base64.b64encode(model.weights).decode("ascii") for model in models},
         script="",
     )
+
+
+def share_lists(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the models with each long list once: where an earlier model has the same one, that model's id stands."""
+    first: dict[str, str] = {}
+    shared = []
+    for data in models:
+        owners = {name: first.setdefault(f"{name} {data[name]}", data["id"]) for name in SHARED if name in data}
+        shared.append({**data, **{name: owner for name, owner in owners.items() if owner != data["id"]}})
+    return shared
 
 
 def _compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:

@@ -17,11 +17,8 @@ from exact.waves import (
 )
 
 
-def test_a_step_is_a_rotation_and_of_the_sine_alone_there_is_no_matrix() -> None:
-    told = measure_shift()
-    assert told["error"] < 1e-11
-    assert (told["rank both"], told["rank both, with the next"]) == (16, 16)
-    assert (told["rank sine"], told["rank sine, with the next"]) == (8, 16)
+def test_a_step_is_a_rotation() -> None:
+    assert measure_shift()["error"] < 1e-11
     rows = make_rows(8, 5)
     assert torch.allclose(rotate_rows(rows, 1)[:4], rows[1:]) and not torch.allclose(rotate_rows(rows, 2)[:4], rows[1:])
 
@@ -29,8 +26,7 @@ def test_a_step_is_a_rotation_and_of_the_sine_alone_there_is_no_matrix() -> None
 def test_similarity_is_the_mean_cosine_of_the_hands() -> None:
     told = measure_similarity()
     expected = sum(math.cos(10 / 10_000 ** (2 * c / 512)) for c in range(256)) / 256
-    assert told["at 10"] == pytest.approx(expected) and told["spread at 10"] < 1e-12
-    assert told["sine alone, most at 10"] > 10 * told["sine alone, least at 10"]
+    assert told["at 10"] == pytest.approx(expected)
 
 
 def test_hands_are_counted() -> None:

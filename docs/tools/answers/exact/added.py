@@ -8,7 +8,6 @@ import torch
 from page_slots import share_scores
 
 from clockhands.inspection.estimators.matrix_statistics import compute_participation
-from clockhands.inspection.measures.loudness import STILL
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
 
@@ -23,7 +22,7 @@ def make_rows(width: int, length: int, base: float = 10_000.0) -> Float[Tensor, 
 
 
 def compute_score_shares() -> Numbers:
-    """Return what words and positions have of a score before training, with the factor √d and without, by width.
+    """Return the length of a word over that of a position, and what positions alone have of a score, before training.
 
     A row of N(0, 1/d) has length 1, times √d with the factor; a row of the sinusoid has length √(d/2).
     """
@@ -31,33 +30,18 @@ def compute_score_shares() -> Numbers:
     for width in (64, 512):
         position = float(make_rows(width, 2)[1].norm())
         for name, word in (("with", math.sqrt(width)), ("without", 1.0)):
-            shares = share_scores(word / position)
             values[f"ratio {name} {width}"] = word / position
-            for term, share in zip(("words", "mixed", "positions"), shares, strict=True):
-                values[f"{term} {name} {width}"] = 100 * share
+            values[f"positions {name} {width}"] = 100 * share_scores(word / position)[2]
     return values
 
 
 def measure_by_channel() -> Numbers:
-    """Return how the change that positions bring is spread over the 512 channels of the sinusoid, in percent.
-
-    Beside it, how far it moves a channel in standard deviations of words there, which are 1 before training: a row of
-    N(0, 1/d), times √d. Without the factor that standard deviation is 1/√d.
-    """
+    """Return how the change that positions bring is spread over the 512 channels of the sinusoid, in percent."""
     values: Numbers = {}
     for length in (50, 512):
-        # In standard deviations of the tokens: 1 in every channel, and 1/√d without the factor.
-        moves = make_rows(WIDTH, length).double().std(0, correction=0)
-        without, quarter = moves * WIDTH**0.5, WIDTH // 4
-        values[f"move, first quarter {length}"] = float(moves[:quarter].square().mean().sqrt())
-        values[f"move, last quarter {length}"] = float(moves[-quarter:].square().mean().sqrt())
-        values[f"largest move {length}"] = float(moves.max())
-        values[f"largest move without {length}"] = float(without.max())
-        values[f"moved by less than a tenth without {length}"] = int((without < STILL).sum())
         variance_D = make_rows(WIDTH, length).var(0, correction=0)
         values[f"first half {length}"] = 100 * float(variance_D[: WIDTH // 2].sum() / variance_D.sum())
         values[f"still channels {length}"] = int((variance_D.sqrt() < 0.1).sum())
-        values[f"loudest channel {length}"] = float(variance_D.sqrt().max())
     return values
 
 
@@ -67,15 +51,11 @@ def measure_directions() -> Numbers:
     The cosine of a fixed direction and a uniformly random one has mean 0 and standard deviation 1/√d. Participation
     ratio: (Σλ)²/Σλ² over the eigenvalues of a covariance, the number of directions that equal variance would fill.
     """
-    values: Numbers = {f"cosine {width}": 1 / math.sqrt(width) for width in (64, 256, 512)}
-    values |= {f"angle {width}": math.degrees(math.asin(1 / math.sqrt(width))) for width in (64, 256, 512)}
-    generator = torch.Generator().manual_seed(0)
-    for length in (50, 512):
-        rows = make_rows(WIDTH, length)
-        random = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
-        values[f"filled {length}"] = compute_participation(rows)
-        values[f"filled by random rows {length}"] = compute_participation(random)
-    return values
+    values: Numbers = {f"cosine {width}": 1 / math.sqrt(width) for width in (64, 512)}
+    rows, generator = make_rows(WIDTH, 512), torch.Generator().manual_seed(0)
+    random = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
+    filled = {"filled 512": compute_participation(rows), "filled by random rows 512": compute_participation(random)}
+    return {**values, "angle 512": math.degrees(math.asin(1 / math.sqrt(512))), **filled}
 
 
 def compare_concatenation() -> Numbers:

@@ -12,14 +12,9 @@ from exact.added import WIDTH, Numbers
 def measure_index() -> Numbers:
     """Return the length of an index beside that of a word, the step of index/length, and what low precision keeps."""
     values: Numbers = {f"over the word at {index}": index / math.sqrt(WIDTH) for index in (10, 500, 5000)}
-    values |= {f"step of {length} words": 1 / (length - 1) for length in (5, 50, 500)}
-    values["place of the second of 5"] = 100 * 1 / (5 - 1)
-    for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
-        values[f"{name} counts to"] = count_whole(dtype)
-        values[f"{name}, different of 4096"] = len(torch.arange(4096).to(dtype).unique())
-        shares = (torch.arange(4096, dtype=torch.float64) / 4095).to(dtype)
-        values[f"{name}, different shares of 4096"] = len(shares.unique())
-    return values
+    values |= {f"step of {length} words": 1 / (length - 1) for length in (5, 500)}
+    kinds = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    return values | {f"{name} counts to": count_whole(dtype) for name, dtype in kinds.items()}
 
 
 def count_whole(dtype: torch.dtype) -> int:

@@ -23,35 +23,19 @@ def rotate_rows(rows_ND: Float[Tensor, "N D"], step: int) -> Float[Tensor, "N D"
 
 
 def measure_shift() -> Numbers:
-    """Return the largest error of a step of 1 to 64 as a rotation, and the ranks that forbid one for the sine alone.
-
-    If a matrix took every row S(t) of the sine alone to S(t + 1), the rows [S(t), S(t + 1)] would span no more
-    dimensions than S(t) does. They span twice as many.
-    """
+    """Return the largest error of a step of 1 to 64 as a rotation."""
     rows = make_rows(WIDTH, 576)
     steps = range(1, 65)
-    error = max(float((rotate_rows(rows[:512], step) - rows[step : step + 512]).abs().max()) for step in steps)
-    values: Numbers = {"error": error}
-    both = make_rows(16, 400, base=100.0)
-    for name, table in (("both", both), ("sine", both[:, 0::2])):
-        values[f"rank {name}"] = int(torch.linalg.matrix_rank(table[:-1], rtol=1e-9))
-        values[f"rank {name}, with the next"] = int(
-            torch.linalg.matrix_rank(torch.cat([table[:-1], table[1:]], 1), rtol=1e-9)
-        )
-    return values
+    return {
+        "error": max(float((rotate_rows(rows[:512], step) - rows[step : step + 512]).abs().max()) for step in steps)
+    }
 
 
 def measure_similarity() -> Numbers:
-    """Return the cosine of two rows of 512 channels by their distance, and how the product of the sine alone varies."""
+    """Return the cosine of two rows of 512 channels by their distance, and the length of a row."""
     rows = make_rows(WIDTH, 512)
     values: Numbers = {f"at {distance}": _cosine(rows[0], rows[distance]) for distance in (1, 10, 100)}
-    values["spread at 10"] = max(_cosine(rows[t], rows[t + 10]) for t in range(500)) - min(
-        _cosine(rows[t], rows[t + 10]) for t in range(500)
-    )
-    alone = rows[:, 0::2]
-    products = [float(alone[t] @ alone[t + 10]) for t in range(1, 500)]
-    values |= {"sine alone, least at 10": min(products), "sine alone, most at 10": max(products)}
-    return {**values, "length": float(rows[5].norm()), "largest entry": float(rows.abs().max())}
+    return {**values, "length": float(rows[5].norm())}
 
 
 def _cosine(first: Tensor, second: Tensor) -> float:
