@@ -108,6 +108,8 @@ def test_a_trained_model_is_written_as_it_was_trained(capsys: Capture) -> None:
         (["llama", "--only", "measure", "--evaluations", "0"], "stops before the search; leave out --evaluations"),
         (["llama", "--trained", "0"], "argument --trained: the value is 0, but must be at least 1"),
         (["llama", "--train", "0"], "training takes 1 step"),
+        (["llama", "--train", "2", "--weights", "streamed"], "left in their files; to train, give --weights memory"),
+        (["mpt", "--train", "2"], "mpt takes no position_ids, so it cannot be trained skip-wise"),
         (["nowhere"], "there is no folder nowhere"),
     ],
 )

@@ -17,7 +17,7 @@ from clockhands.extension.choose import Choice, choose_method, measure_short
 from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text
-from clockhands.extension.tuning import Tuning, judge_tuned, make_tuning_finding, tune
+from clockhands.extension.tuning import Tuning, judge_tuned, make_tuning_finding, refuse_untrainable, tune
 from clockhands.extension.write import (
     MEASURED,
     TUNING,
@@ -90,6 +90,8 @@ def extend(
             f"a scheme is installed in {type(model.model).__name__}, and methods change the model's own positions; "
             f"take it out first"
         )
+    if plan.tuning is not None:
+        refuse_untrainable(model, plan.tuning)
     list_methods(model, plan.trained, plan.longest)
     stream = encode_text(model, plan.documents)
     signature = make_signature(model, stream, {"trained": plan.trained, "seed": plan.seed})

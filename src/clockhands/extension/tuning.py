@@ -67,6 +67,16 @@ class Tuning:
             raise UsageError(f"the learning rate is {self.learning_rate}; it lies between 0 and 1")
 
 
+def refuse_untrainable(model: LanguageModel, tuning: Tuning) -> None:
+    """Raise UsageError for weights that are left in files, and for skip-wise training without ``position_ids``."""
+    if is_streamed(model.model):
+        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
+    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
+        raise UsageError(
+            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
+        )
+
+
 def tune(
     model: LanguageModel,
     stream: Stream,
@@ -81,16 +91,11 @@ def tune(
     """Train a model in place on a stream, and return the loss of every step.
 
     ``checkpoint``: where it is saved, and from where it goes on if that was made with the same ``signature``. Raises
-    UsageError for skip-wise training of a model that takes no positions and for a stream shorter than a window,
-    CheckpointError for a checkpoint of something else.
+    what ``refuse_untrainable`` raises, UsageError for a stream shorter than a window, CheckpointError for a checkpoint
+    of something else.
     """
+    refuse_untrainable(model, tuning)
     length = longest if tuning.windows == "full" else trained
-    if is_streamed(model.model):
-        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
-    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
-        raise UsageError(
-            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
-        )
     if len(stream) < length:
         raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
     weights = [weight for weight in model.model.parameters() if weight.requires_grad]
