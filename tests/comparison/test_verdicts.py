@@ -137,13 +137,12 @@ def test_verdicts_are_sentences_with_their_numbers() -> None:
         text = describe_difference(small, 6, higher_is_better=True, margin=margin, unit=unit)[1]
         assert text.endswith(f" {unit} [0.498, 0.502], less than the margin of {said}")
     narrow = replace(up, value=5.0, low=4.961, high=4.964)
-    assert (
-        describe_difference(narrow, 6, higher_is_better=True, margin=1.0)[1] == "better by 5.000 points [4.961, 4.964]"
-    )
-    assert describe_difference(up, 4, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (4 of at least 5)"
-    assert (
-        describe_difference(None, 1, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (1 of at least 5)"
-    )
+    for gap, seeds, told in (
+        (narrow, 6, "better by 5.000 points [4.961, 4.964]"),
+        (up, 4, "too few seeds to tell (4 of at least 5)"),
+        (None, 1, "too few seeds to tell (1 of at least 5)"),
+    ):
+        assert describe_difference(gap, seeds, higher_is_better=True, margin=1.0)[1] == told
 
 
 def test_equal_is_said_within_the_margin_alone() -> None:

@@ -83,27 +83,17 @@ PERFECT = make_retrieval(0.95, 0.95, 0.95, 0.95)
     [
         (make_drift(0.1, 0, 0, 0), PERFECT, 256, False, "It reads at least 256 tokens"),
         (make_drift(0.1, 0, 0, 0.3), PERFECT, 128, False, "at 256 tokens the loss rises by +0."),
-        (
-            make_drift(0.1, 0, 0.05, 0.3, noise=0.2),
-            PERFECT,
-            64,
-            True,
-            "a limit of --texts, not of the model: at 128 tokens nothing is shown either way (the",
-        ),
-        (
-            make_drift(0.1, 0, -0.05, -0.05, noise=0.6),
-            PERFECT,
-            64,
-            True,
-            "is shown to read up to 64 tokens (1× the trained length). That is a limit of --texts",
-        ),
+        (make_drift(0.1, 0, 0.05, 0.3, noise=0.2), PERFECT, 64, True,
+         "a limit of --texts, not of the model: at 128 tokens nothing is shown either way (the"),
+        (make_drift(0.1, 0, -0.05, -0.05, noise=0.6), PERFECT, 64, True,
+         "is shown to read up to 64 tokens (1× the trained length). That is a limit of --texts"),
         (make_drift(0.1, 0, 0, 0), PERFECT, 256, False, "and recall keeps 75% of the lead over chance."),
         (make_drift(0.1, 0, 0, 0), make_retrieval(0.95, 0.95, 0.6, 0.5), 64, False, "recall falls by 0.3"),
         (make_drift(0.1, 0, 0, 0), CHANCE, 256, False, "so this rests on the loss alone"),
         (make_drift(0.1, 0, np.nan, np.nan), PERFECT, 64, False, "at 128 tokens it cannot be read"),
         (make_drift(0, 0.3, 0.3, 0.3), PERFECT, 32, False, "at 64 tokens the loss rises"),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_says_what_the_numbers_show(
     drift: Drift, retrieval: Retrieval, usable: int, undecided: bool, said: str
 ) -> None:
