@@ -38,7 +38,7 @@ def test_the_generator_writes_nothing_that_was_not_asked_for(capsys: pytest.Capt
 def test_a_comparison_that_was_kept_goes_on_in_a_new_folder(tmp_path: Path) -> None:
     kept = Comparison(plan(), COSTS, (Trial("learned", 1, "failed", error="no memory"),))
     generate.give(Comparison.from_json(kept.to_json()), tmp_path / "new")
-    opened = ComparisonFolder(tmp_path / "new").open(plan(), None)
-    assert opened is not None and opened.trials == kept.trials and len(opened.missing) == 3
+    opened = ComparisonFolder(tmp_path / "new").open(plan(), {})
+    assert opened.trials == kept.trials and len(opened.missing) == 3
     with pytest.raises(UsageError, match="holds a comparison already; choose another folder"):
         generate.give(kept, tmp_path / "new")

@@ -100,9 +100,7 @@ def test_a_plan_of_another_shape_is_refused(change: dict[str, Any], tmp_path: Pa
 
 def test_more_seeds_go_on_in_the_same_folder_and_fewer_leave_the_others_where_they_are(tmp_path: Path) -> None:
     store = ComparisonFolder(tmp_path / "new")
-    assert store.open(plan(), None) is None
-    opened = store.open(plan(), COSTS)
-    assert opened is not None and len(opened.missing) == 4
+    assert len(store.open(plan(), lambda: COSTS).missing) == 4
     store.add(Trial("learned", 1, "failed", error="no memory"))
     more = store.open(plan(seeds=3), COSTS)
     assert len(more.missing) == 5 and ("learned", 1) not in more.missing

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from clockhands.comparison.plan import Plan, make_plan
-from clockhands.comparison.results import Comparison, ComparisonFolder
+from clockhands.comparison.results import Comparison, ComparisonFolder, Cost
 from clockhands.comparison.trial import Job, Trial
 from clockhands.devices import check_threads, open_device, use_threads
 from clockhands.errors import ClockhandsError, MissingPackageError, UsageError
@@ -73,15 +73,18 @@ def run_plan(
         for device in sorted(devices - {"auto", "cpu"}):
             open_device(device, "training.device")
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
-    with lock_folder(Path(out)):
-        progress = progress or TrialProgress()
-        folder = ComparisonFolder(out)
-        comparison = folder.open(plan, None)
-        if comparison is None:  # a new folder is written once the costs are measured, with the threads of a trial
-            from clockhands.comparison.cost import measure_costs
+    progress = progress or TrialProgress()
 
-            with use_threads(threads):
-                comparison = folder.open(plan, measure_costs(plan, progress.say))
+    def measure() -> Mapping[str, Cost]:
+        """Measure with the threads of a trial; a new folder is written once that is done."""
+        from clockhands.comparison.cost import measure_costs
+
+        with use_threads(threads):
+            return measure_costs(plan, progress.say)
+
+    with lock_folder(Path(out)):
+        folder = ComparisonFolder(out)
+        comparison = folder.open(plan, measure)
         jobs = [make_job(comparison, variant, seed, Path(out), threads, keep) for variant, seed in comparison.missing]
         trials = list(comparison.trials)
         for trial in runner.run(jobs, progress) if jobs else ():

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from clockhands import __version__
 from clockhands.comparison.plan import UNHASHED, Plan
@@ -144,14 +144,8 @@ class ComparisonFolder:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    @overload
-    def open(self, plan: Plan, costs: Mapping[str, Cost]) -> Comparison: ...
-
-    @overload
-    def open(self, plan: Plan, costs: None) -> Comparison | None: ...
-
-    def open(self, plan: Plan, costs: Mapping[str, Cost] | None) -> Comparison | None:
-        """Return what this plan gave so far; None where the folder is new and ``costs`` are not known yet.
+    def open(self, plan: Plan, costs: Mapping[str, Cost] | Callable[[], Mapping[str, Cost]]) -> Comparison:
+        """Return what this plan gave so far. ``costs``, or what measures them, are for a new folder.
 
         Raises UsageError if the folder holds something else or another plan, DataError if its plan cannot be read.
         """
@@ -161,9 +155,8 @@ class ComparisonFolder:
             strange = self.folder.exists() and not self.folder.is_dir()
             if strange or (self.folder.is_dir() and {item.name for item in self.folder.iterdir()} - {LOCK}):
                 raise UsageError(f"{self.folder} exists and holds no comparison; choose another folder")
-            if costs is None:
-                return None
-            content = {"plan": plan.to_dict(), "costs": {name: asdict(cost) for name, cost in costs.items()}}
+            known = costs() if callable(costs) else costs
+            content = {"plan": plan.to_dict(), "costs": {name: asdict(cost) for name, cost in known.items()}}
             write_text(path, json.dumps(content, indent=1) + "\n")
         stored = read_comparison(self.folder)
         if stored.plan.fingerprint != plan.fingerprint:
