@@ -10,7 +10,7 @@ from kept import Measured
 from measurement_notes import describe_earlier_plan, describe_missing, describe_order_blind
 
 from clockhands.comparison import Comparison, Plan, conclude
-from clockhands.comparison.formats import write_markdown
+from clockhands.comparison.findings import write_markdown
 from clockhands.comparison.plan import METRICS
 from clockhands.findings import Finding
 from clockhands.studies import Study, answer_question

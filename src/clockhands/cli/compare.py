@@ -135,7 +135,7 @@ def present(comparison: Comparison, options: Any, words: str) -> int:
         page = write_page(conclude(comparison, words), comparison, find_plan_floor(comparison.plan), options.out)
         print(f"\nThe page: {page}")
     else:
-        from clockhands.comparison.formats import FORMATS as WRITERS
+        from clockhands.comparison.findings import FORMATS as WRITERS
 
         print(WRITERS[options.format](comparison), end="")
     return 0 if any(trial.finished for trial in comparison.trials) else 1

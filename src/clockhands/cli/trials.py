@@ -64,8 +64,7 @@ def print_verdicts(comparison: Comparison) -> None:
 
     The whole sentences stand in the findings above; as a column here they would not fit into a terminal of 80 columns.
     """
-    from clockhands.comparison.formats import COLUMNS, format_rows
-    from clockhands.comparison.verdicts import judge
+    from clockhands.comparison.verdicts import COLUMNS, format_rows, judge
 
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in COLUMNS:

@@ -1,11 +1,13 @@
 """The findings of a comparison, the verdicts first: who is better than the baseline, and of whom that is not known.
 
-Beside them stand the loss in training and on longer text, costs, and what was measured inside the models.
+Beside them stand the loss in training and on longer text, costs, and what was measured inside the models. Verdicts are
+written as tables for a README (Markdown) and a paper (LaTeX) too, and all trials as CSV (``FORMATS``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +15,21 @@ import numpy as np
 
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.plan import METRICS, Plan
-from clockhands.comparison.results import Comparison
+from clockhands.comparison.results import Comparison, write_trials
 from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.comparison.trial import STATUSES
-from clockhands.comparison.verdicts import Verdict, format_score, judge
-from clockhands.findings import Figure, Finding, Findings, Panel, Table, draw_columns, draw_seeds, join_words, make_mark
+from clockhands.comparison.verdicts import COLUMNS, Verdict, format_rows, format_score, judge
+from clockhands.findings import (
+    Figure,
+    Finding,
+    Findings,
+    Panel,
+    Table,
+    draw_columns,
+    draw_seeds,
+    join_words,
+    make_mark,
+)
 
 _METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
@@ -40,6 +52,7 @@ STEP_METHOD = (
     ". The best map of one row to the next in at most ten principal components, judged on a quarter of the rows that "
     "is held out at random (`clockhands inspect` holds out whole stretches, and compares with standing still)."
 )
+UNKNOWN_TO_TEX = {"√": r"$\surd$", "·": r"$\cdot$", "×": r"$\times$", "−": "$-$", "±": r"$\pm$", "χ": r"$\chi$"}
 MOST_LINES = 8
 """Of more variants than a reader can tell apart in one picture, the baseline and those that end lowest are drawn."""
 Courses = dict[str, dict[Any, list[float]]]
@@ -370,3 +383,58 @@ def _median(values: Sequence[float | None]) -> float | None:
 def _summarise(values: Sequence[float]) -> tuple[float | None, ...]:
     """Return mean, lowest and highest value; None three times where there is none."""
     return (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
+
+
+def write_markdown(comparison: Comparison) -> str:
+    """Return a table for a README, with its signature beneath."""
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *format_rows(comparison)]
+    lines = ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
+
+
+def write_latex(comparison: Comparison) -> str:
+    """Return a table with caption and label, no wider than the text, and a paragraph on the statistics."""
+    from tabulate import tabulate
+
+    plan, (kind, amount) = comparison.plan, comparison.plan.budget
+    metric = METRICS[plan.metric]
+    columns = ("variant", "score", "difference", "p", "learned", "verdict")
+    rows = [
+        (*row[:3], row[4], "{}/{}".format(*verdict.learning.counts), verdict.kind)
+        for row, verdict in zip(format_rows(comparison), judge(comparison), strict=True)
+    ]
+    caption = (
+        f"{plan.title}{'' if plan.title.endswith('?') else '.'} {metric[0].upper()}{metric[1:]}, {len(plan.seeds)} "
+        f"seeds, {amount:,g} {kind} each; in brackets 95 % intervals, of differences from {plan.baseline} for all "
+        "comparisons together."
+    )
+    label = re.sub(r"[^a-z0-9]+", "-", plan.title.lower()).strip("-") or "comparison"
+    table = tabulate(rows, columns, tablefmt="latex_booktabs", disable_numparse=True)
+    lines = [
+        f"% {comparison.signature}",
+        r"% in the preamble: \usepackage{booktabs,adjustbox}",
+        r"\begin{table}", r"\centering\small", rf"\caption{{{escape(caption)}}}", rf"\label{{tab:{label}}}",
+        r"\begin{adjustbox}{max width=\linewidth}", _write_signs(table), r"\end{adjustbox}", r"\end{table}", "",
+        rf"\paragraph{{Statistics.}} {escape(describe_method(plan))}", "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def escape(text: str) -> str:
+    """Return text with what LaTeX would take as a command written as itself."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
+    special |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+    return _write_signs("".join(special.get(letter, letter) for letter in text))
+
+
+def _write_signs(text: str) -> str:
+    """Return text with signs that LaTeX does not know as commands, and with minus signs before numbers."""
+    text = re.sub(r"(?<![\w.)}-])-(?=\d)", "−", text)
+    return "".join(UNKNOWN_TO_TEX.get(letter, letter) for letter in text)
+
+
+FORMATS: Mapping[str, Callable[[Comparison], str]] = {
+    "markdown": write_markdown,
+    "latex": write_latex,
+    "csv": write_trials,
+}

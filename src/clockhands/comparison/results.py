@@ -22,6 +22,7 @@ from clockhands.comparison.trial import Status, Trial, validate
 from clockhands.errors import DataError, UsageError
 from clockhands.files import LOCK, write_text
 from clockhands.findings import join_words
+from clockhands.findings.csv_text import write_csv
 from clockhands.reading import parse_json, read_json, stream_lines
 
 PLAN, RESULTS = "plan.json", "results.jsonl"
@@ -201,3 +202,15 @@ def _read_trials(path: Path) -> list[Trial]:
         except ValueError as fault:
             raise ValueError(f"line {number} of {path.name} is no trial: {fault}") from fault
     return trials
+
+
+def write_trials(comparison: Comparison) -> str:
+    """Return every trial, one a line: for those who want to compute themselves."""
+    names = list(dict.fromkeys(name for trial in comparison.trials for name in trial.scores))
+    columns = ["variant", "seed", "status", "steps", "seconds", "parameters", *names, "error"]
+    rows = []
+    for trial in comparison.trials:
+        scores = [trial.scores.get(name, "") for name in names]
+        facts = (trial.steps, trial.seconds, trial.parameters)  # None is written as an empty cell
+        rows.append([*trial.key, trial.status, *facts, *scores, trial.error])
+    return write_csv(columns, rows, "\n")

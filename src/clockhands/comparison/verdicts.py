@@ -249,6 +249,26 @@ def format_score(verdict: Verdict, digits: int) -> str:
     return f"{verdict.score:.{digits}f} [{verdict.interval[0]:.{digits}f}, {verdict.interval[1]:.{digits}f}]"
 
 
+COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdict")
+"""The columns of the table for a README."""
+
+
+def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return every variant as the cells of ``COLUMNS``, the baseline first."""
+    digits = comparison.plan.digits
+    rows: list[tuple[str, ...]] = []
+    for verdict in judge(comparison):
+        signed, p, gap = "", "", verdict.difference
+        if gap is not None:
+            places = choose_digits(gap.low, gap.high, digits)
+            signed = f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
+            p = "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
+        better = "" if verdict.probability is None else f"{verdict.probability:.2f}"
+        score = format_score(verdict, digits)
+        rows.append((verdict.variant, score, signed, better, p, str(verdict.learning), verdict.sentence))
+    return rows
+
+
 def _describe(
     comparison: Comparison,
     variant: str,
