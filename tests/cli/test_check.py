@@ -130,6 +130,10 @@ def test_a_badge_and_a_card_are_written(capsys: Capture, tmp_path: Path) -> None
     assert main(command) == 0
     assert "transformers" in badge.read_text()
     assert "How gpt2:causal handles position" in card.read_text()
+    (tmp_path / "README.md").write_text("# My model")
+    assert main([*command[:-1], str(tmp_path / "README.md")]) == 2 and main(command) == 0, "its own is written again"
+    assert (tmp_path / "README.md").read_text() == "# My model"
+    assert "README.md exists, and no earlier check wrote it; name another file" in capsys.readouterr().err
     assert main(["check", "--type", "bert", "--tiny", "--badge", str(badge)]) == 2
     assert "name one" in capsys.readouterr().err
 

@@ -293,9 +293,14 @@ def _write_files(results: Sequence[Result], deviation: Deviation | None, options
     from clockhands.report import write
     from clockhands.report.badge import make_badge
 
-    for path in filter(None, (options.badge, options.card)):
-        if not Path(path).name or Path(path).is_dir():
+    for name, begins in ((options.badge, b"<svg"), (options.card, b"## How ")):
+        path = Path(name or "new")
+        if name and (not path.name or path.is_dir()):
             raise UsageError(f"{path} is a folder: name a file to write to")
+        if name and path.is_file() and path.stat().st_size:
+            with path.open("rb") as stream:
+                if stream.read(len(begins)) != begins:
+                    raise UsageError(f"{path} exists, and no earlier check wrote it; name another file")
     if options.badge:
         message, light = describe_badge(results[0])
         title = f"{results[0].summary()}. {describe_versions(results[0])}"
