@@ -19,8 +19,7 @@ import torch
 from timing import OURS, interleave, ratio, report
 from torch import Tensor
 
-from clockhands.data.datasets import pad
-from clockhands.data.encoding import encode_texts
+from clockhands.data.datasets import encode_texts, pad
 from clockhands.generation import DecodingOptions, Search
 from clockhands.generation.engines.ctranslate import save_model
 from clockhands.runs import Run

@@ -22,7 +22,6 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
             "checking/checks/causality.py": "a text turned round",
             "checking/checks/caching.py": "a turn of a dialogue",
             "schemes/content/carope.py": "the name of a parameter in checkpoints",
-            "training/precision.py": "a turn in a measurement of two that alternate",
         },
     ),
     ("memories remembered", "KV cache", {}),

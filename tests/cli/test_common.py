@@ -13,7 +13,7 @@ import pytest
 from clockhands.cli import VERBS, Parser, main
 from clockhands.cli.common import check_file, parse_length, report_new_folder
 from clockhands.cli.flags import declare, read_as
-from clockhands.data.encoding import LONGEST
+from clockhands.data.datasets import LONGEST
 from clockhands.errors import UsageError
 from clockhands.options import options_of
 from tests.cli.conftest import Capture, Patch

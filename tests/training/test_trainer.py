@@ -13,7 +13,7 @@ import torch
 from clockhands.data import IGNORED_LABEL
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.model import build
-from clockhands.training.precision import Precision
+from clockhands.training.schedule import Precision
 from clockhands.training.trainer import RANK_STRIDE, ClockhandsTrainer, EpochLoader, complete_arguments, make_arguments
 from clockhands.training.training_data import TrainingData
 from tests.training.tiny import TABLES

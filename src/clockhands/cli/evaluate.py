@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clockhands.models import LanguageModel
     from clockhands.progress import CountProgress
     from clockhands.runs import Run
-    from clockhands.runs.plain import PlainRun
+    from clockhands.runs.opening import PlainRun
 
 EXAMPLES = (
     "clockhands evaluate runs/tour",
@@ -113,7 +113,7 @@ def run(options: Options) -> int:
     from clockhands.models import is_run, read_checked_config
     from clockhands.progress import ProgressCounter
     from clockhands.runs import Run
-    from clockhands.runs.plain import PlainRun
+    from clockhands.runs.opening import PlainRun
 
     if not (is_run(options.run) or options.text):
         read_checked_config(options.run, trust_remote_code=True)  # which says where there is no model at all

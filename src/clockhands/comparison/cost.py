@@ -26,7 +26,7 @@ from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs import Run, open_run
 from clockhands.training import Recipe, TrainingData, prepare, train, vary_recipe
 from clockhands.training.model import build, check_batches, check_recipe, configure, find_training_device
-from clockhands.training.precision import choose_trial_precision
+from clockhands.training.schedule import choose_trial_precision
 
 TIMED, MOST_TIMED, TIMED_SECONDS = 3, 20, 0.3
 """Batches that are timed, after two that are not: at least 3, and up to 20 while they take less than these seconds."""

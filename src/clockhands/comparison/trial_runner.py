@@ -25,8 +25,7 @@ from clockhands import __version__
 from clockhands.comparison.statistics.paired import name_cells
 from clockhands.comparison.trial import CurvePoint, Job, LongerText, Measurements, StepValues, TargetReached, Trial
 from clockhands.data import Corpus, Pair
-from clockhands.data.datasets import WindowDataset
-from clockhands.data.encoding import encode_texts
+from clockhands.data.datasets import WindowDataset, encode_texts
 from clockhands.errors import BusyError, ClockhandsError, DataError, PositionError, ShortTextError
 from clockhands.generation import Evaluation, Search, evaluate, measure_pair_loss, translate
 from clockhands.inspection import Subject, Windows, cut_windows
@@ -37,8 +36,7 @@ from clockhands.runs.recipe import make_recipe, vary_recipe
 from clockhands.shapes import Float
 from clockhands.training import Diverged, Recipe, TrainingData, TrainingStopped, prepare, train
 from clockhands.training.model import load_begin_weights
-from clockhands.training.precision import choose_trial_precision
-from clockhands.training.schedule import export_last
+from clockhands.training.schedule import choose_trial_precision, export_last
 
 if TYPE_CHECKING:
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel

@@ -25,7 +25,6 @@ UsageError; each names file and line, or the option.
 
 from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches
 from clockhands.data.bounds import find_ceiling
-from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
 from clockhands.data.datasets import (
     IGNORED_LABEL,
     Batch,
@@ -35,11 +34,14 @@ from clockhands.data.datasets import (
     PairDataset,
     WindowCollator,
     WindowDataset,
+    encode_documents,
+    encode_pairs,
+    encode_stream,
+    encode_texts,
 )
-from clockhands.data.encoding import encode_documents, encode_pairs, encode_stream, encode_texts
 from clockhands.data.kinds import Normalisation, TokenKind
 from clockhands.data.population import Ceiling, Pair
-from clockhands.data.splits import Corpus, Task
+from clockhands.data.splits import CORPORA, Corpus, CorpusEntry, Task, corpus, corpus_options, open_corpus
 from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.data.datasets import WindowDataset
-from clockhands.data.encoding import encode_stream, encode_texts
+from clockhands.data.datasets import WindowDataset, encode_stream, encode_texts
 from clockhands.data.population import Ceiling, Listed
 from clockhands.data.splits import Corpus
 from clockhands.data.tokens import Tokenizers

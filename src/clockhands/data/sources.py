@@ -12,9 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from clockhands.data.catalogue import corpus, find_task_of_columns
 from clockhands.data.readers import Unit, collect_items, pick_texts, read_documents, read_parallel, read_texts
-from clockhands.data.splits import Corpus, Items, Task
+from clockhands.data.splits import Corpus, Items, Task, corpus, find_task_of_columns
 from clockhands.errors import DataError, MissingPackageError, UsageError, describe_unknown
 from clockhands.pretrained import load_data_set
 

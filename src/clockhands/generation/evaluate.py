@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.data import IGNORED_LABEL, Pair, encode_pairs
-from clockhands.data.datasets import PairCollator
-from clockhands.data.encoding import LONGEST
+from clockhands.data.datasets import LONGEST, PairCollator
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.score import Evaluation, Loss, evaluate_windows, make_bleu, match_exactly, score_translations
@@ -22,7 +21,7 @@ from clockhands.model.loss import shift_right
 from clockhands.model.masks import TokenBatch
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run
-from clockhands.runs.plain import PlainRun
+from clockhands.runs.opening import PlainRun
 
 if TYPE_CHECKING:
     from clockhands.models import LanguageModel

@@ -16,8 +16,7 @@ import torch
 
 from clockhands.attention import RecordedAttention, record
 from clockhands.data import encode_texts
-from clockhands.data.datasets import pad
-from clockhands.data.encoding import LONGEST, shorten_rows
+from clockhands.data.datasets import LONGEST, pad, shorten_rows
 from clockhands.devices import choose_device
 from clockhands.errors import UsageError
 from clockhands.findings import Figure, Panel, make_heatmap
@@ -25,7 +24,7 @@ from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, get_
 from clockhands.generation.generate import Beam, check_memory
 from clockhands.options import Count, Range, check_options, options_of
 from clockhands.runs import Run, open_run
-from clockhands.runs.plain import PlainRun, open_plain
+from clockhands.runs.opening import PlainRun, open_plain
 from clockhands.shapes import Float, Tensor
 
 if TYPE_CHECKING:

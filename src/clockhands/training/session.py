@@ -57,8 +57,14 @@ from clockhands.training.model import (
     read_begin_weights,
     store_begin_weights,
 )
-from clockhands.training.precision import Precision, choose_precision, read_precision
-from clockhands.training.schedule import count_updates, fill_in_auto, fill_in_for_text
+from clockhands.training.schedule import (
+    Precision,
+    choose_precision,
+    count_updates,
+    fill_in_auto,
+    fill_in_for_text,
+    read_precision,
+)
 from clockhands.training.trainer import (
     ClockhandsTrainer,
     complete_arguments,

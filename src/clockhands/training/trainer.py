@@ -22,8 +22,7 @@ from clockhands.runs import checkpoints
 from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.sections import Training
 from clockhands.shapes import Tensor
-from clockhands.training.precision import Precision
-from clockhands.training.schedule import make_rate
+from clockhands.training.schedule import Precision, make_rate
 from clockhands.training.training_data import Data, TrainingData
 
 if TYPE_CHECKING:

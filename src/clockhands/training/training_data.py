@@ -31,7 +31,7 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.bounds import Floor, find_floor
-from clockhands.data.encoding import LONGEST
+from clockhands.data.datasets import LONGEST
 from clockhands.data.splits import redraw_training
 from clockhands.errors import DataError, UsageError
 from clockhands.progress import SentenceProgress, ignore_sentence

@@ -31,9 +31,8 @@ from math import isqrt
 from typing import Literal, TypeAlias, get_args
 from zlib import crc32
 
-from clockhands.data.catalogue import corpus
 from clockhands.data.population import Drawn, Pair, check_sentences
-from clockhands.data.splits import Corpus
+from clockhands.data.splits import Corpus, corpus
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed
 

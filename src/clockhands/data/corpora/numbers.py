@@ -18,10 +18,9 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
-from clockhands.data.catalogue import corpus
 from clockhands.data.kinds import Morphemes, find_roots
 from clockhands.data.population import Bags, Ceiling, Composed, Drawn, Pair, Population, check_sentences, permute
-from clockhands.data.splits import Corpus, Fact, Items, Made
+from clockhands.data.splits import Corpus, Fact, Items, Made, corpus
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import Count, Range, Seed
 

@@ -14,9 +14,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from clockhands.data.catalogue import corpus
 from clockhands.data.population import Drawn, Pair, check_sentences
-from clockhands.data.splits import Corpus
+from clockhands.data.splits import Corpus, corpus
 from clockhands.errors import UsageError
 from clockhands.options import Count, Fraction, Seed
 

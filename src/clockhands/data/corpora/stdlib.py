@@ -15,8 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clockhands.data.catalogue import corpus
-from clockhands.data.splits import Corpus, Fact
+from clockhands.data.splits import Corpus, Fact, corpus
 from clockhands.errors import DataError, UsageError
 from clockhands.options import Count, Fraction, Seed
 
