@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import AutoConfig
 
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from tests.model.tiny import model
 
 

@@ -13,6 +13,6 @@ from __future__ import annotations
 
 # Both modules register their classes when they are imported.
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 
 __all__ = ["ClockhandsConfig", "ClockhandsForCausalLM", "ClockhandsForMaskedLM", "ClockhandsForSeq2SeqLM"]

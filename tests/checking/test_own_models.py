@@ -11,7 +11,7 @@ from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.tiny import Build
 from clockhands.checking.verdict.judge import run_checks
 from clockhands.checking.verdict.outcome import Outcome
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes.rotary.trained_length import add_trained_length
 from tests.model.tiny import WORDS, core

@@ -10,7 +10,7 @@ import pytest
 from clockhands.errors import CheckpointError
 from clockhands.explanation.own_runs import read_own
 from clockhands.model import PositionConfig, TransformerConfig, make_preset
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.schemes import RoPE
 
 

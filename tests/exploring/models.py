@@ -9,7 +9,7 @@ from clockhands.data import Corpus, Pair
 from clockhands.data.tokens import train_tokenizers
 from clockhands.model import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.runs import Run, open_run
 
 PAIRS = [Pair("Tom bit a dog", "Tom mordis hundon"), Pair("a dog bit Tom", "hundo mordis Tom")]

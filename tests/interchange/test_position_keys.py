@@ -17,7 +17,7 @@ from clockhands.interchange.architectures import ARCHITECTURES
 from clockhands.interchange.position_keys import convert_position_keys, make_position_keys
 from clockhands.interchange.position_table import read_position_table
 from clockhands.model import PositionConfig, TransformerConfig
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.interchange.test_position_table import LAYERS, LENGTH, PEERS, SIZES, make_tiny
 from tests.interchange.test_weights import THEIRS

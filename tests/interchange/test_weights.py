@@ -15,7 +15,7 @@ from clockhands.interchange.fields import DECODERS, ENCODERS, REFUSED
 from clockhands.interchange.weights import copy_from_transformers, copy_to_transformers
 from clockhands.model import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from tests.model.peers import without_yarn
 from tests.model.tiny import VOCABULARY, words
 

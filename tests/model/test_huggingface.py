@@ -14,7 +14,7 @@ from transformers.cache_utils import EncoderDecoderCache
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from tests.model.test_laws import DECODERS, scheme
 from tests.model.tiny import WORDS, core, model, words
 

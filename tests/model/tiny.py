@@ -8,7 +8,7 @@ import torch
 
 from clockhands.model import TransformerConfig, make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 
 VOCABULARY = 41
 WORDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}

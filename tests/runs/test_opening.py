@@ -21,7 +21,7 @@ from clockhands.errors import CheckpointError, DataError
 from clockhands.generation import evaluate, translate
 from clockhands.model import TransformerConfig, make_preset
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.runs import open_run, opening
 from clockhands.runs.opening import change_positions, open_plain
 from clockhands.training import train

@@ -15,7 +15,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.generation import generate
 from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.runs import Run, open_run
 from clockhands.runs.opening import change_scheme
 

@@ -19,7 +19,7 @@ from transformers import (
 
 from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 
 LENGTH = 32
 """Tokens of the texts that they claim to be trained on."""

@@ -14,7 +14,7 @@ from clockhands.cli import main
 from clockhands.errors import ConfigError
 from clockhands.model import config
 from clockhands.model.config import TransformerConfig
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.runs import Run
 from clockhands.runs.recipe import Recipe
 from clockhands.schemes import CATALOGUE

@@ -19,7 +19,7 @@ from kept import STUDY_PAGES
 from clockhands.files import write_text
 from clockhands.model import PositionConfig, TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 
 KEPT = STUDY_PAGES / "cost.json"
 VOCABULARY, TEXTS, LENGTH = 8_000, 16, 64

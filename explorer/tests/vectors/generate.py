@@ -26,7 +26,7 @@ from clockhands.generation import Search
 from clockhands.generation.engines import DecodingOptions
 from clockhands.model import TokenBatch, TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForSeq2SeqLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.runs import Run, open_run
 
 HERE = Path(__file__).parent

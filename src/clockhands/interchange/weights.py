@@ -29,7 +29,7 @@ from clockhands.interchange.position_table import read_position_table
 from clockhands.model.attention import LatentAttention
 from clockhands.model.config import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
-from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, ClockhandsConfig
+from clockhands.model.huggingface_base import SPECIAL_TOKEN_IDS, ClockhandsConfig
 from clockhands.model.transformer import Transformer
 from clockhands.pretrained.models import build_model
 from clockhands.schemes import Composition, RoPE

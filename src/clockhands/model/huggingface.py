@@ -15,6 +15,7 @@ from clockhands.errors import UsageError
 from clockhands.model.huggingface_base import (
     MODEL_CLASSES,
     CacheAwareGenerationMixin,
+    ClockhandsConfig,
     ClockhandsPreTrainedModel,
     PaddingMask,
     check_padding_mask,
@@ -23,7 +24,6 @@ from clockhands.model.huggingface_base import (
     register_model,
     to_state_tuple,
 )
-from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED_LABEL, shift_right
 from clockhands.model.masks import EncodedSource, TokenBatch
 

@@ -43,8 +43,7 @@ from clockhands.runs.folder import RECIPE, describe_missing
 from clockhands.schemes import CATALOGUE, Learned
 
 if TYPE_CHECKING:
-    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
-    from clockhands.model.huggingface_config import ClockhandsConfig
+    from clockhands.model.huggingface_base import ClockhandsConfig, ClockhandsPreTrainedModel
 
 
 def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> ClockhandsConfig:
@@ -198,7 +197,7 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
 
 def open_configuration(folder: Path) -> ClockhandsConfig:
     """Open the configuration of a folder as an object of transformers. Raises CheckpointError if it is invalid."""
-    from clockhands.model.huggingface_config import ClockhandsConfig
+    from clockhands.model.huggingface_base import ClockhandsConfig
 
     raw, _ = read_clockhands_config(folder)
     if not isinstance(getattr(torch, str(raw.get("dtype") or "float32"), None), torch.dtype):
@@ -214,7 +213,7 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
 
     transformers would ignore a damaged file and use the configuration instead, and it accepts any number as a token id.
     """
-    from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, find_id_faults
+    from clockhands.model.huggingface_base import SPECIAL_TOKEN_IDS, find_id_faults
 
     if config.transformer_config.architecture == "encoder-decoder" and config.find_start_token() is None:
         raise CheckpointError(

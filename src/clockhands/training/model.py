@@ -18,7 +18,7 @@ from clockhands.devices import check_threads, open_device, require_memory
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.files import write_bytes
 from clockhands.model.huggingface import MODEL_CLASSES
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.model.size import count_bytes, find_memory_fault
 from clockhands.runs import open_model, open_tokenizers
 from clockhands.runs.folder import BEGIN, add_facts

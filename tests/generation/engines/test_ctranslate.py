@@ -25,7 +25,7 @@ from clockhands.generation.engines.ctranslate import (
 from clockhands.generation.translate import LARGEST_PENALTY, choose_engine
 from clockhands.model import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM
-from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_base import ClockhandsConfig
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE, RoPE
 from tests.generation.engines.writers import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
