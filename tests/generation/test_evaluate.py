@@ -48,37 +48,28 @@ def test_loss_per_token_weighs_tokens_not_sentences() -> None:
     assert low <= 2.5 <= high
 
 
-def test_no_text_is_refused(translator: Run) -> None:
-    with pytest.raises(DataError, match="no text to evaluate on"):
-        evaluate(translator, [])
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "options", "message"),
     [
+        ([], {}, "no text to evaluate on"),
         (
             [("Tom saw Anna", "Tom saw Anna")],
-            "the text holds a tuple; each item must be a Pair, or a document as a str",
+            {},
+            "the text holds a tuple; each item must be a Pair, or a document as a",
         ),
-        (["the cat sat", b"the cat sat"], "the text holds a bytes; each item must be"),
-        ("the cat sat", "the text is a str, not a sequence of documents; put it into a list"),
+        (["the cat sat", b"the cat sat"], {}, "the text holds a bytes; each item must be"),
+        ("the cat sat", {}, "the text is a str, not a sequence of documents; put it into a list"),
+        ([Pair("Tom saw Anna", "Tom saw Anna"), "the cat sat"], {}, "mixes pairs and documents"),
+        (["the cat sat on the mat"], {"length": 0}, "length=0"),
+        (["the cat sat on the mat"], {"buckets": 0}, "buckets=0; the table by length has at least 1 row"),
     ],
 )
-def test_what_is_neither_pairs_nor_documents_is_refused(writer: Run, text: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        evaluate(writer, text)
+def test_what_cannot_be_read_is_refused(writer: Run, text: Any, options: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError if options else DataError, match=message):
+        evaluate(writer, text, **options)
 
 
 def test_pairs_for_a_language_model_are_refused(writer: Run) -> None:
     message = r"cannot evaluate translations with .*, which is no run; give documents, each a str, instead of Pairs"
     with pytest.raises(UsageError, match=message):
         evaluate(to_language_model(writer, "evaluate continuations"), [Pair("a", "a")])
-
-
-def test_pairs_and_documents_together_and_windows_of_nothing_are_refused(translator: Run, writer: Run) -> None:
-    with pytest.raises(DataError, match="mixes pairs and documents"):
-        evaluate(translator, [Pair("Tom saw Anna", "Tom saw Anna"), "the cat sat"])  # type: ignore[list-item]
-    with pytest.raises(UsageError, match="length=0"):
-        evaluate(writer, ["the cat sat on the mat"], length=0)
-    with pytest.raises(UsageError, match="buckets=0; the table by length has at least 1 row"):
-        evaluate(writer, ["the cat sat on the mat"], buckets=0)
