@@ -268,8 +268,8 @@ def decode_text(parts: Iterator[bytes], source: str, encoding: str, errors: str 
         if "\0" in text and errors == "strict":
             line = lines + text[: text.index("\0")].count("\n")
             raise DataError(
-                f"{source}, line {line:,} holds the character NUL, which no text has; if it is UTF-16, say so in a "
-                "recipe (data.encoding = 'utf-16-le'), else this is no file of text"
+                f"{source}, line {line:,} holds the character NUL, which no text has; if it is UTF-16, convert it, "
+                "or, to train on it, set data.encoding = 'utf-16-le'; else this is no file of text"
             )
         read, lines = read + len(part), lines + text.count("\n")
         yield text

@@ -207,7 +207,7 @@ def _read_text(options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
 
     if options.source and options.target:
         pairs = list(read_parallel(options.source, options.target))
-        return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
+        return pairs, f"{len(pairs):,} pair{'s' * (len(pairs) != 1)} of {options.source} and {options.target}"
     if options.text:
         documents = [document for file in options.text for document in read_documents(file, options.unit or "file")]
         return documents, name_texts(options.text)
