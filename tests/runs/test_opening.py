@@ -338,7 +338,7 @@ def test_transformers_is_not_imported(command: str, trained: Path) -> None:
         "loaded = [name for name in ('transformers', 'torch._dynamo') if name in sys.modules]; "
         "sys.exit(code or ' '.join(loaded) or 0)"
     )
-    done = subprocess.trained([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -379,5 +379,5 @@ def test_what_is_not_as_training_wrote_it_is_left_to_the_ordinary_door(
 
 
 def test_the_ordinary_door_says_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="is not a finished trained"):
+    with pytest.raises(CheckpointError, match="is not a finished run"):
         next(translate(tmp_path, ["x"]))
