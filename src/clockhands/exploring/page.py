@@ -37,7 +37,6 @@ from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
 from clockhands.reading import read_toml
 from clockhands.report.render import make_policy, render
-from clockhands.report.tables import view_table
 from clockhands.runs import Run, open_run
 from clockhands.studies.tour import tour
 from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
@@ -243,7 +242,6 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
         findings=findings,
         answers=[(name, question["asked"], question["answer"]) for name, question in questions],
         answers_at=answers_at,
-        tables=[view_table(finding.table) for finding in findings],
         explorer_data=data,
         weights={model.data["weights"]["element"]: base64.b64encode(model.weights).decode("ascii") for model in models},
         script="",

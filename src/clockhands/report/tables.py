@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import quote
@@ -21,23 +20,13 @@ LARGEST_CSV = 24_000
 """Characters of a table that the page itself carries as a download; a larger one is only a file beside it."""
 
 
-@dataclass(frozen=True)
-class _TableView:
-    """The first rows of a table, the number of all, and a ``data:`` address of the whole if it is small.
+def view_table(table: Table) -> dict[str, Any] | None:
+    """Return what a page shows of the table; None if it has no rows.
 
-    ``columns``: the ``name`` of each, and whether all its cells are ``numeric``. ``wide``: whether a line of it is too
-    long for a phone, where each row then becomes a block of labelled cells.
+    That is the ``name`` of each of the ``columns``, and whether all its cells are ``numeric``; the first ``rows`` and
+    the ``count`` of all; a ``download``, the ``data:`` address of the whole if it is small; and whether a line is too
+    ``wide`` for a phone, where each row becomes a block of labelled cells.
     """
-
-    columns: tuple[dict[str, Any], ...]
-    rows: tuple[tuple[Scalar, ...], ...]
-    count: int
-    download: str
-    wide: bool
-
-
-def view_table(table: Table) -> _TableView | None:
-    """Return what a page shows of the table; None if it has no rows."""
     if not table.rows:
         return None
     columns = []
@@ -46,7 +35,8 @@ def view_table(table: Table) -> _TableView | None:
         columns.append({"name": name, "numeric": numeric})
     rows, text = table.rows[:SHOWN_ROWS], to_csv(table)
     download = "" if len(text) > LARGEST_CSV else "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
-    return _TableView(tuple(columns), rows, len(table.rows), download, is_wide(table.columns, rows))
+    wide = is_wide(table.columns, rows)
+    return {"columns": columns, "rows": rows, "count": len(table.rows), "download": download, "wide": wide}
 
 
 def is_wide(names: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> bool:

@@ -234,8 +234,8 @@ class LogitHeads(Measure):
             numbers += f"; the largest untrained {format_percent(untrained)}"
         # The largest of so many heads lies above zero by chance: its interval counts as one of them (Bonferroni).
         wider = compute_t_factor(len(split.var_NH) - 1, shares_LH.numel()) / 1.96
-        found = value - wider * (value - low) > 0
-        none = "" if found else "No effect of position alone on the logits of a head was found. "
+        is_effect = value - wider * (value - low) > 0
+        none = "" if is_effect else "No effect of position alone on the logits of a head was found. "
         return self.make_finding(
             f"{none}The share of position alone in the variance of its logits is largest in layer {layer + 1} head "
             f"{head + 1}, {share} ({numbers}); the median head has "
