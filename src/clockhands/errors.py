@@ -143,3 +143,8 @@ def describe_unknown(noun: str, name: object, choices: Iterable[str]) -> str:
     ``noun`` says what the name stands for; the nearest of ``choices`` is suggested.
     """
     return f"unknown {noun} {show_value(name)}{suggest_nearest(name if isinstance(name, str) else '', choices)}"
+
+
+def explain_overflow(source: str) -> str:
+    """Return the sentence about a model whose logits are no numbers, from which nothing follows."""
+    return f"{source} gives NaN or infinite logits; its weights may be damaged, or too large for --dtype"

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from clockhands.cli import Parser, main
 from clockhands.cli.extend import UNTOLD, Options, make_tuning
@@ -120,6 +120,28 @@ def test_what_cannot_be_done_is_one_sentence(words: list[str], message: str, cap
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and message in said[0], said
     assert sorted(path.name for path in Path().iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["generate", "llama", "--prompt", "a", "--tokens", "2"],
+        ["generate", "llama", "--prompt", "a", "--tokens", "2", "--beam", "2"],
+        ["evaluate", "llama", "--text", "book.txt", "--length", "16"],
+        ["extend", "llama", *FEW, "--only", "measure", "--to", "2x"],
+    ],
+    ids=["sampled", "beam", "loss", "length"],
+)
+def test_logits_that_are_no_numbers_are_told(words: list[str], capsys: Capture) -> None:
+    """As of finite weights that overflow: a loss was nan, "cannot be read" was said, and sampling was a traceback."""
+    state = load_file("llama/model.safetensors")
+    state["model.layers.0.mlp.gate_proj.weight"].fill_(3e38)
+    save_file(state, "llama/model.safetensors", metadata={"format": "pt"})
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.strip().splitlines()[-1].startswith(
+        "clockhands: llama gives NaN or infinite logits"
+    )
 
 
 def test_one_process_at_a_time_writes_into_a_folder(capsys: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from clockhands.cli.common import (
     read_positions,
 )
 from clockhands.cli.flags import POSITIONAL, list_given, refuse_several
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError, explain_overflow
 from clockhands.options import options_of
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def run(options: Options) -> int:
             what, results, vocabulary = _evaluate_translator(opened, options, search, progress)
         else:
             what, results, vocabulary = _evaluate_language_model(opened, options, progress)
+    if not all(math.isfinite(result.loss.mean) for result in results.values()):
+        raise CheckpointError(explain_overflow(options.run))
     if options.json:
         rows = [
             {

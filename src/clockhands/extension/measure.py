@@ -11,7 +11,7 @@ from scipy import stats
 
 from clockhands.comparison.statistics.paired import Difference
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError, explain_overflow
 from clockhands.extension.archive import Archive
 from clockhands.extension.reading import Drift, Stream, can_read, measure_drift
 from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS, Retrieval, choose_writing, measure_retrieval
@@ -178,7 +178,7 @@ def measure(
     """Measure drift on ``texts`` texts, retrieval on ``items`` questions of each task, and judge the usable length.
 
     ``archive`` keeps what was measured, so that a stopped measurement goes on.
-    Raises UsageError for a model that reads none of the lengths.
+    Raises UsageError for a model that reads none of the lengths, CheckpointError for logits that are no numbers.
     """
     readable = [length for length in lengths if length <= trained and can_read(model, length)]
     if not readable:
@@ -190,6 +190,9 @@ def measure(
         f"measure/{texts}/{rungs}",
         lambda: measure_drift(model, stream, lengths, tail=tail, texts=texts, progress=progress),
     )
+
+    if not np.isfinite(drift.losses_NR[:, [length in readable for length in lengths]]).all():
+        raise CheckpointError(explain_overflow(model.source))
 
     def retrieve() -> Retrieval:
         writing = choose_writing(model, stream, max(readable), seed)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from clockhands.devices import require_memory
-from clockhands.errors import ClockhandsWarning, UsageError
+from clockhands.errors import CheckpointError, ClockhandsWarning, UsageError, explain_overflow
 from clockhands.model.kv_cache import find_window
 from clockhands.options import Count, NotNegative, Range, check_value
 from clockhands.runs import Run
@@ -133,7 +133,8 @@ def generate(
 
     Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
     memory or the model's table of positions, for an empty prompt if the tokenizer has no token to begin with, and for a
-    run that is not a language model; and what opening a model raises (``open_run``, ``open_language_model``).
+    run that is not a language model; CheckpointError for logits that are NaN or infinite; and what opening a model
+    raises (``open_run``, ``open_language_model``).
     """
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     _check_values({"tokens": tokens, "beam": beam, "samples": samples, "max_prompt": max_prompt, **sampling}, seed)
@@ -156,6 +157,13 @@ def generate(
     tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
+
+    def refuse_overflow(_: torch.Tensor, scores_BV: torch.Tensor) -> torch.Tensor:
+        """Return the scores, of which those that sampling left out are −∞; raise CheckpointError for NaN and ∞."""
+        if bool((scores_BV.isnan() | scores_BV.isposinf()).any()):
+            raise CheckpointError(explain_overflow(model.source))
+        return scores_BV
+
     forked = [model.device] if model.device.type == "cuda" else []
     # A seed leaves the caller's generators as they are.
     with torch.random.fork_rng(forked, enabled=seed is not None), torch.inference_mode():
@@ -163,7 +171,7 @@ def generate(
             torch.manual_seed(seed)
         written_NS = model.model.generate(
             input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, num_return_sequences=samples,
-            **options,
+            logits_processor=[refuse_overflow], **options,
         )  # fmt: skip
     return [prompt + text for text in tokenizer.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
 

@@ -137,11 +137,11 @@ def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArr
 def bootstrap_mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
     """Compute the 95 % percentile bootstrap interval of the mean of N values (Efron & Tibshirani 1993, chapter 13).
 
-    If all values are equal, both ends are that value.
+    If all values are equal, both ends are that value; if one is no number, both are NaN.
     """
     from scipy.stats import bootstrap
 
-    if len(values) < 2 or np.ptp(values) == 0:
+    if len(values) < 2 or np.ptp(values) == 0 or not np.isfinite(values).all():
         return float(values.mean()), float(values.mean())
     result = bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=SEED)
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
