@@ -86,6 +86,17 @@ def test_windows_rest_and_number_of_layers_are_compared() -> None:
     assert "1 layers against 2" in compare(positions(PLAIN), positions(PLAIN, PLAIN)).what  # type: ignore[union-attr]
 
 
+def test_lists_for_short_texts_are_compared_beside_those_for_long_ones() -> None:
+    long = Rotation(4, 4, 10000.0, "longrope", 4.0, 8, factors=(1.0, 1.0), long_factors=(2.0, 2.0))
+    pair = [
+        dataclasses.replace(positions(rotation), claimed_length=32)
+        for rotation in (long, dataclasses.replace(long, factors=(1.5, 1.5)))
+    ]
+    difference = compare(*pair)
+    assert difference is not None and [cause[0] for cause in difference.causes] == ["factors"]
+    assert compare(*pair, length=32) is None
+
+
 def test_length_decides_where_a_rule_depends_on_it() -> None:
     dynamic = Rotation(64, 64, 10000.0, "dynamic", 4.0, 1024)
     assert compare(positions(PLAIN), positions(dynamic), length=512) is None

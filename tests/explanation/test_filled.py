@@ -76,6 +76,21 @@ def test_frequencies_and_amplitudes_are_those_of_the_rotary_module(name: str, re
     assert read >= (1 if name in SELDOM_READ else len(variants) // 4)
 
 
+def test_phi_3_5_moe_multiplies_by_its_own_scale_and_keeps_its_short_factors() -> None:
+    """By what its module returns at position 0 and at one beyond the original length, not by its attributes."""
+    lists = {"short_factor": [1.0] * 64, "long_factor": [1.0 + pair for pair in range(64)]}
+    rule = {"type": "longrope", **lists, "short_mscale": 1.243163, "long_mscale": 1.243163,
+            "original_max_position_embeddings": 64}  # fmt: skip
+    raw = {"model_type": "phimoe", "num_hidden_layers": 1, "max_position_embeddings": 2048, "rope_scaling": rule}
+    config = CONFIG_MAPPING["phimoe"].from_dict(copy.deepcopy(raw))
+    code = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    cos, _ = code.PhimoeRotaryEmbedding(config)(torch.zeros(1, 2, 1), torch.tensor([[0, 100]]))
+    rotation = read_huggingface(raw, "f").layers[0].rotation
+    assert rotation is not None and rotation.amplitude == pytest.approx(float(cos[0, 0, 0]))
+    ours = [rotation.amplitude * math.cos(100 * omega) for omega in rotation.frequencies(2048)]
+    assert cos[0, 1, :64].tolist() == pytest.approx(ours, abs=1e-4)
+
+
 def test_a_file_has_a_base_for_each_layer_that_is_that_of_its_module() -> None:
     raw = {"model_type": "granite_swa", "num_hidden_layers": 4, "layer_rope_theta": [1e4, 0, 2e4, 0]}
     layers = read_huggingface(raw, "f").layers

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import CONFIG_MAPPING, LlamaConfig
+from transformers import CONFIG_MAPPING
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation import describe
 from clockhands.explanation.huggingface import read_huggingface
 from tests.explanation.modules import rotary_modules
 
-RULES: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "linear": {"rope_type": "linear", "factor": 4.0},
-    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
-    "yarn": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 1024},
-    "llama3": {
-        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 1024,
-    },
-}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 1024}
 
 
 def test_layers_of_deepseek_v4_have_the_table_that_their_attention_reads() -> None:
-    config = CONFIG_MAPPING["deepseek_v4"](rope_parameters={**RULES["yarn"]}, num_hidden_layers=4, layer_types=[
+    config = CONFIG_MAPPING["deepseek_v4"](rope_parameters={**YARN}, num_hidden_layers=4, layer_types=[
         "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention",
     ])  # fmt: skip
     modules, layers = rotary_modules(config), read_huggingface(json.loads(config.to_json_string()), "f").layers
@@ -58,25 +48,6 @@ def llama(**changes: Any) -> dict[str, Any]:
     return {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2} | changes
 
 
-def test_the_base_beside_the_table_counts_where_the_table_has_none() -> None:
-    inside = read_huggingface(llama(rope_parameters={"rope_type": "default", "rope_theta": 5e5}), "f")
-    outside = read_huggingface(llama(rope_theta=5e5), "f")
-    assert [one.layers[0].rotation.base for one in (inside, outside)] == [5e5, 5e5]  # type: ignore[union-attr]
-    both = read_huggingface(llama(rope_theta=1e6, rope_parameters={"rope_type": "default", "rope_theta": 5e5}), "f")
-    assert (
-        both.layers[0].rotation.base
-        == LlamaConfig(rope_theta=1e6, rope_parameters={"rope_type": "default", "rope_theta": 5e5}).rope_parameters[
-            "rope_theta"
-        ]
-    )  # type: ignore[union-attr]
-
-
-def test_transformers_4_does_not_read_the_new_table_and_says_so() -> None:
-    raw = llama(rope_parameters={"rope_type": "default", "rope_theta": 5e5})
-    old = read_huggingface(raw, "f", "transformers4")
-    assert old.layers[0].rotation.base == 10000.0  # type: ignore[union-attr]
-
-
 def test_a_pattern_of_windows_makes_layers_of_two_bases() -> None:
     raw = {"model_type": "gemma3_text", "num_hidden_layers": 12, "sliding_window_pattern": 6, "sliding_window": 512,
            "head_dim": 64, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
@@ -87,12 +58,6 @@ def test_a_pattern_of_windows_makes_layers_of_two_bases() -> None:
         (1e4, 1.0, 512),
         (1e6, 8.0, None),
     ]
-
-
-def test_flags_that_mean_the_opposite_of_their_name() -> None:
-    raw = {"model_type": "smollm3", "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
-    layers = read_huggingface(raw, "f").layers
-    assert [layer.rotation is not None for layer in layers] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +81,7 @@ def test_flags_that_mean_the_opposite_of_their_name() -> None:
             "logits get the factor inf",
         ),
         (llama(rope_theta=-1.0), "both must be positive"),
+        (llama(rope_scaling={"rope_type": "linear", "factor": 0}), "give no frequencies"),
         ({"model_type": "strange", "rope_theta": 1e4}, "neither head_dim nor hidden_size"),
         (
             llama(rope_parameters={"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}),
@@ -184,23 +150,10 @@ def test_hands_that_all_stand_still_are_told() -> None:
     assert "no hand moves" in describe(read_huggingface(llama(rope_parameters=still), "f"))
 
 
-def test_a_factor_of_zero_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="give no frequencies"):
-        read_huggingface(llama(rope_scaling={"rope_type": "linear", "factor": 0}), "f")
-
-
 def test_an_unknown_architecture_is_read_as_llama_and_that_is_told() -> None:
     positions = read_huggingface(llama(model_type="my-llama", rope_theta=2e4), "f")
     assert "my-llama" in positions.notes[0]
     assert positions.layers[0].rotation is not None
-
-
-def test_vllm_multiplies_yarns_amplitude_by_attn_factor_which_is_one_where_it_is_not_set() -> None:
-    raw = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1,
-           "max_position_embeddings": 8192, "rope_theta": 1e4}  # fmt: skip
-    for more, times in (({}, 1.0), ({"attn_factor": 0.5}, 0.5)):
-        rotation = read_huggingface({**raw, "rope_scaling": {**RULES["yarn"], **more}}, "f", "vllm").layers[0].rotation
-        assert rotation is not None and rotation.amplitude == pytest.approx(times * (0.1 * math.log(8) + 1))
 
 
 def test_the_temperature_of_queries_is_told_where_there_is_one() -> None:

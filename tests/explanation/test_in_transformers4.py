@@ -24,6 +24,8 @@ RECORDED: dict[str, tuple[dict[str, Any], float, float, float]] = {
     "gpt_oss": ({"rope_theta": 5e5, "rope_scaling": None}, 0.663601279, 3.0138586e-06, 1.0),
     "nemotron": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 0.749894202, 0.00013335215, 1.0),
     "llama": ({"rope_scaling": YARN, "original_max_position_embeddings": 512}, 0.865964353, 2.8869548e-05, 1.138629436),
+    "fuyu": ({}, 0.531041861, 7.5323631e-05, 1.0),
+    "qwen3_vl_moe_text": ({"rope_scaling": {"type": "su", **LISTS}}, 0.785829980, 2.5450798e-07, 1.0),
     "qwen2": ({"rope_scaling": {**YARN, "rope_theta": 5e5}}, 0.865964353, 2.8869548e-05, 1.138629436),
 }  # fmt: skip
 """By an architecture: keys of the file, the frequencies of pair 1 and of the last, the factor of cosines and sines."""
@@ -77,6 +79,14 @@ def test_what_is_written_for_classes_with_rules_of_their_own_is_what_these_take(
     qwen3 = {"model_type": "qwen3_vl_text", "rope_scaling": {"rope_type": "default", **sections}, "rope_theta": 5e6}
     written = json.loads(convert(read_huggingface(qwen3, "f"), "hf4"))
     assert written["rope_scaling"] == {"rope_type": "default", **sections}
+
+
+@pytest.mark.parametrize(("program", "base"), [("transformers4", 5e5), ("vllm", 5e5), ("transformers5", 1e4)])
+def test_the_base_of_dbrx_stands_in_a_table_that_transformers_5_ignores(program: str, base: float) -> None:
+    """By DbrxAttention of 4.57.1, DbrxAttention of vLLM 0.25 and DbrxRotaryEmbedding of 5.23."""
+    raw = {"model_type": "dbrx", "n_layers": 1, "attn_config": {"rope_theta": 500000, "kv_n_heads": 8}}
+    rotation = read_huggingface(raw, "f", program).layers[0].rotation
+    assert rotation is not None and rotation.base == base
 
 
 def test_a_number_for_llama_4s_temperature_is_its_switch() -> None:

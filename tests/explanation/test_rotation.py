@@ -35,7 +35,6 @@ def test_equals_the_spectrum_of_the_scheme(rule: str, length: int) -> None:
     spectrum = make_spectrum(rule, 32, theirs)
     truth = spectrum.frequencies(32, 10000.0, torch.tensor([length]) if spectrum.depends_on_length else None)
     assert rotation.frequencies(length) == pytest.approx(truth.flatten().tolist(), rel=1e-12, abs=0)
-    assert rotation.depends_on_length == spectrum.depends_on_length
 
 
 @given(

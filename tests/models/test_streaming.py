@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from clockhands.checking import examine
 from clockhands.checking.against import compare
@@ -132,6 +132,21 @@ def test_tied_converted_and_shared_weights_come_in_too(name: str, tmp_path: Path
         logits.append(from_model(model, origin=str(folder), task=task)[0].logits(ids))
         assert streaming.is_streamed(model) == (way == "streamed")
     assert torch.equal(*logits)
+
+
+def test_a_tied_copy_that_an_index_names_and_no_file_holds_is_read_from_the_other(tmp_path: Path) -> None:
+    """As many checkpoints were published: the copy was dropped when they were saved, and not from the index."""
+    config = LlamaConfig(vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
+                         tie_word_embeddings=True)  # fmt: skip
+    made = AutoModelForCausalLM.from_config(config).eval()
+    made.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "part.safetensors")
+    names = dict.fromkeys([*made.state_dict()], "part.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+    model, _ = open_with_head(str(tmp_path), weights="streamed")
+    ids = torch.arange(8)[None]
+    with torch.no_grad():
+        assert torch.equal(model(ids).logits, made(ids).logits)
 
 
 def test_what_was_written_again_goes_with_the_model(

@@ -143,6 +143,41 @@ def test_a_part_that_nothing_reads_is_told_also_where_it_is_quantised(llama: Pat
         load_model(AutoModelForCausalLM, llama)
 
 
+@pytest.mark.parametrize(("factor", "dtype", "other"), [(4, None, True), (1, None, False), (1, torch.bfloat16, False)])
+def test_stored_frequencies_that_are_not_the_configurations_are_told(
+    llama: Path, factor: float, dtype: torch.dtype | None, other: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Files of 2023 hold them; transformers passes over them, and older programs rotate by them."""
+    stored = (10000.0 ** -torch.arange(0, 1, 0.5) / factor).to(dtype)
+    add(**{"model.layers.0.self_attn.rotary_emb.inv_freq": stored})(llama)
+    load_model(AutoModelForCausalLM, llama)
+    told = [str(one.message) for one in recwarn if one.category is ClockhandsWarning]
+    assert len(told) == other and all("model.layers.0.self_attn.rotary_emb.inv_freq" in text for text in told)
+
+
+def test_the_files_of_a_hub_name_are_judged_where_the_cache_has_them(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight that stands in two files is refused, as in a folder."""
+    from huggingface_hub import constants
+
+    snapshot = tmp_path / "hub" / "models--some--llama" / "snapshots" / "abc"
+    snapshot.parent.mkdir(parents=True)
+    weights = load_file(llama / "model.safetensors")
+    (llama / "model.safetensors").unlink()
+    for part in ("a", "b"):
+        save_file(weights, llama / f"{part}.safetensors", {"format": "pt"})
+    names = sorted(weights)
+    index = {"weight_map": {name: "ab"[place % 2] + ".safetensors" for place, name in enumerate(names)}}
+    (llama / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, **index}), encoding="utf8")
+    llama.rename(snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(CheckpointError, match="stands in two files"):
+        load_model(AutoModelForCausalLM, "some/llama", cache_dir=str(tmp_path / "hub"))
+
+
 def test_layers_that_the_files_have_too_many_are_told(llama: Path) -> None:
     with pytest.warns(ClockhandsWarning, match=r"its LlamaModel has no place for: .* and 6 more are not read") as told:
         model = load_model(AutoModel, change_config(llama, num_hidden_layers=1))

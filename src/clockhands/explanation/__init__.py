@@ -13,8 +13,7 @@ from clockhands.explanation.huggingface import PROGRAMS
 from clockhands.explanation.reading import read_positions
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
-from clockhands.explanation.text import describe, describe_difference, to_json
-from clockhands.explanation.warnings import list_warnings
+from clockhands.explanation.text import describe, describe_difference, list_warnings, to_json
 
 __all__ = [
     "FORMATS",

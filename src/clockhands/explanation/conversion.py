@@ -30,12 +30,10 @@ def convert(positions: Positions, form: str) -> str:
 
 
 def _refuse(reason: str) -> NoReturn:
-    """Raise ConfigError with the reason why another program cannot be told a configuration."""
     raise ConfigError([reason], "the configuration")
 
 
 def _require_one_rotation(positions: Positions, program: str) -> None:
-    """Raise ConfigError where kinds of layers rotate differently."""
     rotations = positions.rotations()
     if len({(r.base, r.rule, r.factor, r.channels) for r in rotations}) > 1:
         _refuse(f"{program} has one rotation for all layers, and here are {len(rotations)}")
@@ -62,37 +60,32 @@ OLD_NAMES = (
 
 def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return ``rope_parameters`` of transformers for one rotation; ``carried``: the table of the file."""
-    table: dict[str, Any] = {"rope_type": rotation.rule, "rope_theta": rotation.base}
-    if rotation.rule == "proportional":
-        table["partial_rotary_factor"] = rotation.share
-    elif rotation.channels != rotation.head_dim:
-        table["partial_rotary_factor"] = rotation.channels / rotation.head_dim
+    rule, table = rotation.rule, {"rope_type": rotation.rule, "rope_theta": rotation.base}
+    share = rotation.share if rule == "proportional" else rotation.channels / rotation.head_dim
+    if rule == "proportional" or share != 1:
+        table["partial_rotary_factor"] = share
     table |= {key: value for key, value in (carried or {}).items() if key in CARRIED}
-    if rotation.factors and rotation.rule != "longrope":
+    if rotation.factors and rule != "longrope":
         _refuse("transformers has no list of factors without a rule (longrope)")
-    if rotation.rule == "default":
-        return table
     if rotation.extrapolation != 1.0:
         if program != "vllm":
             _refuse(f"transformers does not multiply the ramp of YaRN ({rotation.extrapolation:g})")
         table["extrapolation_factor"] = rotation.extrapolation
-    if rotation.rule != "proportional" or rotation.factor != 1.0:
+    if rule not in ("default", "proportional") or rotation.factor != 1.0:
         table["factor"] = rotation.factor
-    if rotation.rule in ("yarn", "llama3", "longrope"):
+    if rule in ("yarn", "llama3", "longrope"):
         table["original_max_position_embeddings"] = rotation.original_length
-    if rotation.rule == "yarn":
-        table |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
-    if rotation.rule in ("yarn", "longrope"):
-        table["attention_factor"] = rotation.amplitude
-    if rotation.rule == "llama3":
+    if rule == "llama3":
         table |= {"low_freq_factor": rotation.low_frequency_factor, "high_freq_factor": rotation.high_frequency_factor}
-    if rotation.rule == "longrope":
-        table |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
-    if program == "vllm" and rotation.rule == "longrope":
-        table["short_mscale"] = table["long_mscale"] = table.pop("attention_factor")  # it reads no attention_factor
-    if program == "vllm" and rotation.rule == "yarn":
+    elif rule == "yarn":
+        table |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
         # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor; SGLang took it over.
-        table["attn_factor"] = table.pop("attention_factor") / temperature_of(rotation.factor, 1.0)
+        own = {"attn_factor": rotation.amplitude / temperature_of(rotation.factor, 1.0)}
+        table |= own if program == "vllm" else {"attention_factor": rotation.amplitude}
+    elif rule == "longrope":
+        names = ("short_mscale", "long_mscale") if program == "vllm" else ("attention_factor",)
+        table |= dict.fromkeys(names, rotation.amplitude)
+        table |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
     return table
 
 
@@ -151,14 +144,9 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
 
 def _write_for_transformers5(positions: Positions) -> str:
     """Write a table of transformers 5: one for all layers, or one for each kind."""
-    length = _make_length_table(positions)
+    length = {"max_position_embeddings": positions.claimed_length} if positions.claimed_length else {}
     candidates = ({"rope_parameters": table, **length} for table in _list_tables(positions, ""))
     return json.dumps(_choose(positions, "transformers5", candidates), indent=2)
-
-
-def _make_length_table(positions: Positions) -> dict[str, int]:
-    """Return the claimed length as transformers writes it; empty where the file has none."""
-    return {"max_position_embeddings": positions.claimed_length} if positions.claimed_length else {}
 
 
 def _write_for_transformers4(positions: Positions) -> str:
@@ -184,7 +172,9 @@ def _write_for_transformers4(positions: Positions) -> str:
                 table = {"type": "longrope", **{name: table[name] for name in ("short_factor", "long_factor")}}
                 keys["original_max_position_embeddings"] = whole.original_length
             keys["rope_scaling"] = table if table != {"rope_type": "default"} else None
-            yield {**keys, **_make_length_table(positions)}
+            if positions.claimed_length:
+                keys["max_position_embeddings"] = positions.claimed_length
+            yield keys
 
     return json.dumps(_choose(positions, "transformers4", list_candidates()), indent=2)
 
@@ -231,16 +221,14 @@ def _refuse_other(positions: Positions, again: Positions, what: str) -> None:
         _refuse(f"{what} ({of}{difference.what}{': ' * bool(causes)}{causes})")
 
 
-STRUCTURE = ("general.architecture", "block_count", "attention.key_length")
-"""Settings of a GGUF file that its weights need, and that say nothing new of positions."""
-
-
 def _write_gguf(positions: Positions) -> str:
     """Write keys of a GGUF file, one a line; windows too, and the claimed length."""
     name, values = _read_as_llama_cpp(positions)
+    # What its weights need, and what says nothing new of positions.
+    structure = ("general.architecture", f"{name}.block_count", f"{name}.attention.key_length")
     lines = []
     for key, value in values.items():
-        if key.removeprefix(f"{name}.") not in STRUCTURE:
+        if key not in structure:
             shown = f"{value:.10g}" if isinstance(value, float) else value
             lines.append(f"{key} = {json.dumps(value) if isinstance(value, list) else shown}")
     return "\n".join(lines)

@@ -51,6 +51,7 @@ ROTATE = ("arctic", "baichuan", "chatglm", "codeshell", "deepseek", "grok-1", "i
 OLD_DEFAULTS: dict[str, dict[str, Any]] = {
     "cohere": {"rope_theta": 10000.0}, "falcon_h1": {"rope_theta": 100000.0},
     "kyutai_speech_to_text": {"rope_theta": 100000.0}, "persimmon": {"rope_theta": 25000.0},
+    "fuyu": {"rope_theta": 25000.0},
     "qwen3_vl_text": {"rope_theta": 5000000.0}, "qwen3_vl_moe_text": {"rope_theta": 5000000.0},
     "apertus": {"rope_theta": 12000000.0, "rope_scaling": {
         "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0,
@@ -181,6 +182,9 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
                 _write_as_before(written)
             if isinstance(rule := written.get("rope_scaling"), dict) and program != "transformers5":
                 rule |= {key: "longrope" for key in ("rope_type", "type") if rule.get(key) == "su"}  # its first name
+            if written.get("model_type") == "dbrx" and program != "transformers5":  # which ignores this table
+                inner = written.get("attn_config")
+                written["rope_theta"] = inner.get("rope_theta") if isinstance(inner, dict) else None
             config = whole = CONFIG_MAPPING[written["model_type"]].from_dict(written)
         except CheckpointError:
             raise
@@ -230,6 +234,8 @@ def _write_as_before(raw: dict[str, Any]) -> None:
     for key, value in copy.deepcopy(defaults).items():
         raw.setdefault(key, value)
     rule = raw["rope_scaling"] if isinstance(raw.get("rope_scaling"), dict) else {}
+    if str(raw.get("model_type")).startswith("qwen3_vl") and rule.get("type") == "su" and "rope_type" not in rule:
+        rule["type"] = "default"  # its module reads rope_type alone
     kind = rule.get("rope_type", rule.get("type"))
     rule.pop("rope_theta", None)  # the base stands outside
     if "attn_temperature_tuning" in raw:  # Llama 4's first files have a number

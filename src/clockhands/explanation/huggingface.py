@@ -38,7 +38,10 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
         like = "its own code is known to do" if filled.model in ROTATE else like
         without = " without latent attention" if "use_mla" in filled.raw else ""
         notes = [f"transformers 5.23 has no rotary model {filled.model!r}{without}; it is read as {like}"]
-    claimed = _find_claimed_length(filled)
+    claimed = filled.get("max_position_embeddings")
+    if filled.find(claimed, ".*max_.*|.*length|n_positions").startswith("default"):
+        claimed = None if not filled.known or claimed == -1 else claimed  # XLNet's class has -1 for no limit
+    claimed = None if claimed is None else filled.count("max_position_embeddings")
     lengths = [layer.rotation.original_length for layer in layers if layer.rotation and layer.rotation.original_length]
     return Positions(
         source=source,
@@ -53,15 +56,6 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
         tables=filled.get("rope_parameters") or {},
         config=filled.whole,
     )
-
-
-def _find_claimed_length(filled: Filled) -> int | None:
-    """Return the length of texts that a configuration claims; of an unknown architecture, only what the file says."""
-    claimed = filled.get("max_position_embeddings")
-    default = filled.find(claimed, ".*max_.*|.*length|n_positions").startswith("default")
-    if default and (not filled.known or claimed == -1):  # XLNet's class has -1 for no limit
-        return None
-    return filled.count("max_position_embeddings")
 
 
 def _find_other_entry(filled: Filled) -> str:
@@ -95,13 +89,20 @@ def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
     # In this order, as the modules of transformers do: what completes one table may complete the next.
     made = {kind: make_rotation(filled, kind) if rotates else None for kind in sorted(with_attention)}
     crossing = filled.get("cross_attention_layers")  # of Llama 3.2 Vision: they attend to pictures alone
+    bases, scaled = filled.get("layer_rope_theta"), filled.get("rope_scaling_layers")
     layers = []
     for index, kind in enumerate(kinds):
-        attends = kind in with_attention
+        attends, rotation = kind in with_attention, None
         if attends and isinstance(crossing, list) and index in crossing:
             kind = "cross_attention"
-        turns = kind in with_attention and _rotates(filled, index, kind)
-        rotation = _change_for_layer(filled, index, made[kind]) if turns else None
+        elif attends and _rotates(filled, index, kind):
+            rotation = made[kind]
+        # A file may list bases layer by layer, or the layers that a rule is for.
+        if rotation is not None and isinstance(bases, list) and filled.config.model_type.endswith("_swa"):
+            base = check_number(bases[index], f"{filled.prefix}layer_rope_theta", filled.source)
+            rotation = rotation if base == rotation.base else dataclasses.replace(rotation, base=base)
+        elif rotation is not None and isinstance(scaled, list) and index not in scaled:
+            rotation = dataclasses.replace(rotation, rule="default", amplitude=1.0)
         window = _find_window(filled, index, kind) if attends else None
         chunk = filled.count("attention_chunk_size") if "chunked" in kind else None
         layers.append(Layer(kind, rotation, window, chunk, _describe_temperature(filled, rotation, attends), attends))
@@ -156,19 +157,6 @@ def _rotates(filled: Filled, index: int, kind: str) -> bool:
     if rule == "sliding if any":
         return windowed or filled.get("sliding_window") is None
     return rule is None or windowed
-
-
-def _change_for_layer(filled: Filled, index: int, rotation: Rotation | None) -> Rotation | None:
-    """Return the rotation of one layer, where a file lists bases layer by layer, or the layers that a rule is for."""
-    bases, scaled = filled.get("layer_rope_theta"), filled.get("rope_scaling_layers")
-    if rotation is None:
-        return None
-    if isinstance(bases, list) and filled.config.model_type.endswith("_swa"):
-        base = check_number(bases[index], f"{filled.prefix}layer_rope_theta", filled.source)
-        return rotation if base == rotation.base else dataclasses.replace(rotation, base=base)
-    if isinstance(scaled, list) and index not in scaled:
-        return dataclasses.replace(rotation, rule="default", amplitude=1.0)
-    return rotation
 
 
 def _describe_temperature(filled: Filled, rotation: Rotation | None, attends: bool) -> str:

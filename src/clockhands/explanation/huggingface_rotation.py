@@ -146,6 +146,12 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
         origin=table.origin,
     )
     amplitude, logit_factor = _compute_amplitudes(table, rotation)
+    both = [table.values.get(f"{length}_mscale") for length in ("short", "long")]
+    if filled.config.model_type == "phimoe" and rule != "default" and None not in both and not vllm:
+        # Its module takes these for the amplitude; in transformers 5 it keeps the short factors at every length.
+        amplitude = table.number("short_mscale", None, "amplitude")
+        table.origin["amplitude"] += "" if both[0] == both[1] else f"; beyond the original length {both[1]}"
+        rotation = rotation if old else dataclasses.replace(rotation, long_factors=())
     return dataclasses.replace(rotation, amplitude=amplitude, logit_factor=logit_factor)
 
 

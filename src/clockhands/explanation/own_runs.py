@@ -15,15 +15,23 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "default": {},
     "linear": {},
     "ntk": {},
-    "dynamic": {"length": 2048},
-    "yarn": {"length": 2048},
-    "longrope": {"length": 2048},
-    "llama3": {"factor": 8.0, "length": 8192},
+    "dynamic": {"original_length": 2048},
+    "yarn": {"original_length": 2048},
+    "longrope": {"original_length": 2048},
+    "llama3": {"factor": 8.0, "original_length": 8192},
     "proportional": {"share": 0.25},
 }
 """Spectra, and what counts where a run leaves an option out; a test compares with the scheme."""
-ORIGIN = {"base": "options.base", "rule": "options.spectrum", "factor": "options.factor", "amplitude": "the rule"}
-"""Where the numbers of a rotation stand in a run."""
+SHOWN = ("rope", "window", "chunks", "temperature")
+"""Schemes that the table of a layer shows; others are named beside it."""
+
+
+class _Options(dict[str, Any]):
+    """Options of a run, whose numbers are checked."""
+
+    def number(self, key: str, default: float, source: str, table: str = "options") -> float:
+        value = self.get(key)
+        return default if value is None else check_number(value, f"{table}.{key}", source)
 
 
 def read_own(raw: Mapping[str, Any], source: str) -> Positions:
@@ -31,100 +39,88 @@ def read_own(raw: Mapping[str, Any], source: str) -> Positions:
     transformer = raw.get("transformer")
     if not isinstance(transformer, Mapping):
         raise CheckpointError(f"{source} has no table 'transformer' in config.json, so it is no run of this project")
-
-    def read_number(key: str, default: float) -> float:
-        value = transformer.get(key)
-        return default if value is None else check_number(value, f"transformer.{key}", source)
-
     side = "encoder" if transformer.get("kind") == "encoder" else "decoder"
     position = transformer.get(side)
     if not isinstance(position, Mapping):
         raise CheckpointError(f"{source} has no table 'transformer.{side}' in config.json")
-    width = int(read_number("head_dim", read_number("d_model", 0) // max(read_number("num_heads", 1), 1)))
+
+    def read(key: str, default: float) -> float:
+        return _Options(transformer).number(key, default, source, "transformer")
+
+    width = int(read("head_dim", read("d_model", 0) // max(read("num_heads", 1), 1)))
     every = int(check_number(position.get("skip_every") or 0, f"transformer.{side}.skip_every", source))
-    count = check_layers(read_number(f"{side}_layers", 1), f"transformer.{side}_layers", source)
-    schemes = [
-        [] if every and (layer + 1) % every == 0 else list_schemes(position, layer, source) for layer in range(count)
-    ]
-    layers = tuple(_make_layer(side, parts, width, source) for parts in schemes)
-    claimed = int(read_number("max_positions", 0)) or None
-    names = dict.fromkeys(str(part.get("scheme")) for parts in schemes for part in parts)
+    count = check_layers(read(f"{side}_layers", 1), f"transformer.{side}_layers", source)
+    layers, names = [], dict[str, None]()
+    for index in range(count):
+        tables = {} if every and (index + 1) % every == 0 else _list_schemes(position, index, source)
+        names |= dict.fromkeys(tables)
+        rotation = _make_rotation(tables["rope"], width, source) if "rope" in tables else None
+        window = int(tables["window"].number("left", 127, source)) + 1 if "window" in tables else None
+        chunk = int(tables["chunks"].number("size", 8192, source)) if "chunks" in tables else None
+        temperature = "queries × a temperature by position" if "temperature" in tables else ""
+        layers.append(Layer(side, rotation, window, chunk, temperature))
     others = [repr(name) for name in names if name not in SHOWN]
     entry = f"the scheme{'s' if len(others) > 1 else ''} {', '.join(others)}" if others else ""
-    if not names:
-        entry = "the scheme 'none'"
     trained = next((layer.rotation.original_length for layer in layers if layer.rotation), None)
-    return Positions(source, "Clockhands", "clockhands", layers, entry, trained, claimed)
+    claimed = int(read("max_positions", 0)) or None
+    entry = entry if names else "the scheme 'none'"
+    return Positions(source, "Clockhands", "clockhands", tuple(layers), entry, trained, claimed)
 
 
-SHOWN = ("rope", "window", "chunks", "temperature")
-"""Schemes that the table of a layer shows; others are named beside it."""
-
-
-def list_schemes(position: Mapping[str, Any], layer: int, source: str) -> list[Mapping[str, Any]]:
-    """Return the tables of the schemes of one layer: what all layers have, and its own; without the scheme ``none``.
+def _list_schemes(position: Mapping[str, Any], layer: int, source: str) -> dict[str, _Options]:
+    """Return the schemes of one layer with their options: what all layers have, and its own; without ``none``.
 
     Raises CheckpointError for entries that name no scheme.
     """
-    options = position.get("options")
+    options, kinds = position.get("options"), position.get("kinds")
     entries: list[Any] = [{"scheme": position.get("scheme"), **(options if isinstance(options, Mapping) else {})}]
-    pattern = [entry for entry in position.get("layers") or () if entry != "..."]
-    kinds = position.get("kinds")
-    if pattern:
+    if pattern := [entry for entry in position.get("layers") or () if entry != "..."]:
         entry = pattern[layer % len(pattern)]
-        known = isinstance(kinds, Mapping) and isinstance(entry, str) and entry in kinds
-        entries.append(kinds[entry] if known and isinstance(kinds, Mapping) else entry)
-    parts: list[Any] = []
+        known = isinstance(kinds, Mapping) and isinstance(entry, str)
+        entries.append(kinds.get(entry, entry) if known and isinstance(kinds, Mapping) else entry)
+    tables: dict[str, _Options] = {}
     for entry in entries:
         inside = entry.get("schemes") if isinstance(entry, Mapping) else None
-        parts += inside if isinstance(inside, list) else [entry]
-    tables = [{"scheme": part} if isinstance(part, str) else part for part in parts]
-    if not all(isinstance(table, Mapping) for table in tables):
-        raise CheckpointError(f"{source} has a layer whose schemes are no names and no tables")
-    return [table for table in tables if table.get("scheme") != "none"]
+        for part in inside if isinstance(inside, list) else [entry]:
+            table = {"scheme": part} if isinstance(part, str) else part
+            if not isinstance(table, Mapping):
+                raise CheckpointError(f"{source} has a layer whose schemes are no names and no tables")
+            tables[str(table.get("scheme"))] = _Options(table)
+    tables.pop("none", None)
+    return tables
 
 
-def _make_layer(side: str, schemes: list[Mapping[str, Any]], width: int, source: str) -> Layer:
-    """Make the row of one layer from its schemes."""
-    tables = {str(scheme.get("scheme")): scheme for scheme in schemes}
-
-    def number(scheme: str, key: str, default: float) -> int | None:
-        value = tables.get(scheme, {}).get(key)
-        return int(check_number(default if value is None else value, key, source)) if scheme in tables else None
-
-    rotation = _make_rotation(tables["rope"], width, source) if "rope" in tables else None
-    left = number("window", "left", 127)
-    window = None if left is None else left + 1
-    temperature = "queries × a temperature by position" if "temperature" in tables else ""
-    return Layer(side, rotation, window, number("chunks", "size", 8192), temperature)
-
-
-def _make_rotation(options: Mapping[str, Any], width: int, source: str) -> Rotation:
+def _make_rotation(options: _Options, width: int, source: str) -> Rotation:
     """Make the rotation of a side from the options of its scheme.
 
     Raises CheckpointError for a spectrum that is not known, and for options that a ``Rotation`` does not have.
     """
-
-    def read_number(key: str, default: float) -> float:
-        value = options.get(key)
-        return default if value is None else check_number(value, f"options.{key}", source)
-
     spectrum = str(options.get("spectrum", "default"))
     if spectrum not in DEFAULTS:
         raise CheckpointError(f"{source} sets options.spectrum = {spectrum!r}, which is not known")
     for key, plain in (("ramp", "channel"), ("learned", False), ("values", False), ("unscaled_first", 0)):
         if options.get(key) not in (None, plain):
             raise CheckpointError(f"{source} sets options.{key} = {options[key]!r}, which this table cannot say")
-    own = DEFAULTS[spectrum]
-    factor = read_number("factor", own.get("factor", 1.0))
-    length = int(read_number("original_length", own.get("length", 0)))
-    amplitude = temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
+
+    def read(key: str, default: float) -> float:
+        return options.number(key, DEFAULTS[spectrum].get(key, default), source)
+
+    factor, base, length = read("factor", 1.0), read("base", 10000.0), int(read("original_length", 0))
+    amplitude = logit_factor = 1.0
+    if spectrum == "yarn":  # with DeepSeek's two slopes
+        below = temperature_of(factor, read("mscale_all_dim", 0.0))
+        amplitude, logit_factor = temperature_of(factor, read("mscale", 1.0)) / below, below * below
     if spectrum == "longrope" and factor > 1:
         amplitude = math.sqrt(1 + math.log(factor) / math.log(length))
-    channels = int(width * read_number("fraction", 1.0)) // 2 * 2
-    base = read_number("base", 10000.0)
+    channels = int(width * read("fraction", 1.0)) // 2 * 2
     if spectrum == "ntk":  # NTK-aware scaling is a larger base
         base *= factor ** (channels / max(channels - 2, 1))
+    lists = []
+    for key in ("short_factor", "long_factor"):
+        values = options.get(key) or ()
+        if not isinstance(values, (list, tuple)):
+            raise CheckpointError(f"{source} sets options.{key} = {values!r}, which is not a list of numbers")
+        lists.append(tuple(check_number(value, f"options.{key}", source) for value in values))
     return Rotation(
         head_dim=width,
         channels=channels,
@@ -132,23 +128,21 @@ def _make_rotation(options: Mapping[str, Any], width: int, source: str) -> Rotat
         rule="default" if spectrum == "ntk" else spectrum,  # type: ignore[arg-type]
         factor=factor,
         original_length=length or None,
-        beta_fast=read_number("beta_fast", 32.0),
-        beta_slow=read_number("beta_slow", 1.0),
+        beta_fast=read("beta_fast", 32.0),
+        beta_slow=read("beta_slow", 1.0),
         truncate=options.get("truncate") is not False,
-        low_frequency_factor=read_number("low_frequency_factor", 1.0),
-        high_frequency_factor=read_number("high_frequency_factor", 4.0),
-        factors=_list_numbers(options, "short_factor", source),
-        long_factors=_list_numbers(options, "long_factor", source),
-        share=read_number("share", own.get("share", 1.0)),
-        amplitude=read_number("attention_factor", amplitude),
+        low_frequency_factor=read("low_frequency_factor", 1.0),
+        high_frequency_factor=read("high_frequency_factor", 4.0),
+        factors=lists[0],
+        long_factors=lists[1],
+        share=read("share", 1.0),
+        amplitude=read("attention_factor", amplitude),
+        logit_factor=logit_factor,
         pairing="halves" if options.get("layout", "half") == "half" else "interleaved",
-        origin=dict(ORIGIN),
+        origin={
+            "base": "options.base",
+            "rule": "options.spectrum",
+            "factor": "options.factor",
+            "amplitude": "the rule",
+        },
     )
-
-
-def _list_numbers(options: Mapping[str, Any], key: str, source: str) -> tuple[float, ...]:
-    """Return an option that is a list of numbers; empty where it is not given."""
-    values = options.get(key) or ()
-    if not isinstance(values, (list, tuple)):
-        raise CheckpointError(f"{source} sets options.{key} = {values!r}, which is not a list of numbers")
-    return tuple(check_number(value, f"options.{key}", source) for value in values)

@@ -81,8 +81,12 @@ class Rotation:
         match self.rule:
             case "linear":
                 return [omega / self.factor for omega in plain]
-            case "dynamic":
-                return self._dynamic(length)
+            case "dynamic":  # NTK: the base grows with the text
+                trained = self.original_length or 1
+                ratio = max(length or trained, trained) / trained
+                power = self.channels / (self.channels - 2)
+                base = self.base * (self.factor * ratio - (self.factor - 1)) ** power
+                return [base ** (-2 * pair / self.channels) for pair in range(self.pairs)]
             case "yarn":
                 return self._yarn(plain)
             case "llama3":
@@ -97,31 +101,11 @@ class Rotation:
         """How many pairs of channels rotate; an odd channel is paired with one that no frequency has."""
         return (self.channels + (self.rule != "proportional")) // 2
 
-    @property
-    def depends_on_length(self) -> bool:
-        """Whether the frequencies change once a text is longer than ``original_length``."""
-        return self.rule == "dynamic" or bool(self.long_factors)
-
-    def _dynamic(self, length: int | None) -> list[float]:
-        """Enlarge the base with the length of the text (dynamic NTK)."""
-        trained = self.original_length or 1
-        ratio = max(length or trained, trained) / trained
-        power = self.channels / (self.channels - 2)
-        base = self.base * (self.factor * ratio - (self.factor - 1)) ** power
-        return [base ** (-2 * pair / self.channels) for pair in range(self.pairs)]
-
     def _yarn(self, plain: list[float]) -> list[float]:
-        """Keep the fast frequencies, divide the slow ones, and pass between them along a line (YaRN, section 3.2)."""
-        low, high = self.yarn_bounds()
-        high = high + 0.001 if low == high else high
-        angles = []
-        for pair, omega in enumerate(plain):
-            kept = self.extrapolation * (1 - min(max((pair - low) / (high - low), 0.0), 1.0))
-            angles.append(omega / self.factor * (1 - kept) + omega * kept)
-        return angles
+        """Keep the fast frequencies, divide the slow ones, and pass between them along a line (YaRN, section 3.2).
 
-    def yarn_bounds(self) -> tuple[float, float]:
-        """Return the pairs that come round ``beta_fast`` and ``beta_slow`` times within the original length."""
+        The ramp lies between the pairs that come round ``beta_fast`` and ``beta_slow`` times in the original length.
+        """
         length = self.original_length or 1
         low, high = (
             self.channels * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(self.base))
@@ -129,7 +113,13 @@ class Rotation:
         )
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
-        return max(low, 0.0), min(high, self.channels - 1.0)
+        low, high = max(low, 0.0), min(high, self.channels - 1.0)
+        high = high + 0.001 if low == high else high
+        angles = []
+        for pair, omega in enumerate(plain):
+            kept = self.extrapolation * (1 - min(max((pair - low) / (high - low), 0.0), 1.0))
+            angles.append(omega / self.factor * (1 - kept) + omega * kept)
+        return angles
 
     def _llama3(self, omega: float) -> float:
         """Keep short waves, divide long ones, and pass smoothly between (Llama 3.1)."""

@@ -31,27 +31,31 @@ TABLES = ("rope_scaling", "rope_parameters")
 
 def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Positions:
     """Return what was read with the keys about position that change nothing: ``unread``; ``strange`` if not known."""
-    unread: list[tuple[str, str]] = []
+    unread: list[str] = []
     strange: list[tuple[str, str]] = []
+    bare = copy.deepcopy(dict(raw))
     for path, value in _list_keys(raw, ()):
-        if not any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
-            known = path[-1] in KNOWN
-            (unread if known else strange).append((".".join(path), show_value(value)))
-    names = [name for name, _ in unread]
+        if any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
+            continue
+        if path[-1] in KNOWN:
+            unread.append(".".join(path))
+            _set(bare, path, None)
+        else:
+            strange.append((".".join(path), show_value(value)))
     # Without them the other keys are found in which the same numbers stand.
-    bare = _remove(raw, names)
-    if names and not _differs(bare, positions, read):
+    if unread and not _differs(bare, positions, read):
         positions = dataclasses.replace(positions, layers=read(bare).layers)
-    return dataclasses.replace(positions, unread=(*positions.unread, *names), strange=tuple(strange))
+    return dataclasses.replace(positions, unread=(*positions.unread, *unread), strange=tuple(strange))
 
 
-def _remove(raw: Mapping[str, Any], names: list[str], prefix: str = "") -> dict[str, Any]:
-    """Return a configuration without some keys, which are given with the tables that they stand in."""
-    return {
-        key: _remove(value, names, f"{prefix}{key}.") if isinstance(value, Mapping) else value
-        for key, value in raw.items()
-        if f"{prefix}{key}" not in names
-    }
+def _set(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set a key within tables, or take it out (None)."""
+    for key in path[:-1]:
+        raw = raw[key]
+    if value is None:
+        del raw[path[-1]]
+    else:
+        raw[path[-1]] = value
 
 
 def _list_keys(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -82,13 +86,7 @@ def _change(raw: Mapping[str, Any], path: tuple[str, ...], value: Any) -> Iterat
         others = [value[::-1], [2 * item + 2 if isinstance(item, float) else item for item in value], value[:1]]
     for other in (None, *others):
         changed = copy.deepcopy(dict(raw))
-        table: Any = changed
-        for key in path[:-1]:
-            table = table[key]
-        if other is None:
-            del table[path[-1]]
-        else:
-            table[path[-1]] = other
+        _set(changed, path, other)
         yield changed
 
 

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -56,6 +57,7 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
         with quiet(_WARNING_LOGGER):
             model = load_model(opener, name, **options).eval()
             stored = _find_offloaded(model)
+            _find_dropped_copies(model, stored.index)
             refuse_untied(model, stored, name)
             refuse_not_finite(_read_stored(model, stored, name), name)
             _read_by_layer(model, device)
@@ -64,6 +66,18 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
         raise
     weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
     return model
+
+
+def _find_dropped_copies(model: Any, index: dict[str, Any]) -> None:
+    """Read a tied weight from where the other stands, where an index names it in a file that does not hold it."""
+    for pair in model.get_expanded_tied_weights_keys(all_submodels=True).items():
+        for name, other in (pair, pair[::-1]):
+            entry = index.get(name)
+            if entry is None or "safetensors_file" not in entry or other not in index:
+                continue
+            with safe_open(entry["safetensors_file"], framework="pt") as file:
+                if entry.get("weight_name", name) not in file.keys():  # noqa: SIM118
+                    index[name] = index[other]
 
 
 def _read_stored(model: nn.Module, stored: Any, source: str) -> Iterator[tuple[str, Tensor]]:

@@ -77,7 +77,46 @@ def load_model(
         )  # fmt: skip
     _judge_report(model, report, source, may_differ, strict=strict)
     refuse_untied(model, dict(model.named_parameters(remove_duplicate=False)), source)
+    folder = find_folder(source)
+    if folder is not None and folder != Path(source) and any((folder / name).exists() for name in (WEIGHTS, INDEX)):
+        count_stored_bytes(folder, read_configuration(folder))  # judged before, where the source is a folder
+    for path in sorted(folder.glob("*.safetensors")) if folder is not None else ():
+        _tell_other_frequencies(model, path)
     return model
+
+
+def find_folder(source: str | Path) -> Path | None:
+    """Return the folder of a model: itself, or that of a name in the cache of the hub; None where there is none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(source).is_dir():
+        return Path(source)
+    try:
+        cached = try_to_load_from_cache(str(source), CONFIG)
+    except ValueError:  # no name of the hub
+        return None
+    return Path(cached).parent if isinstance(cached, str) else None
+
+
+def _tell_other_frequencies(model: Any, path: Path) -> None:
+    """Warn of stored frequencies of rotation that are not the model's: transformers passes over them in silence."""
+    import torch
+
+    own = [made for name, made in model.named_buffers() if name.endswith("inv_freq") and not made.is_meta]
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118
+            if not own or not name.endswith("rotary_emb.inv_freq"):
+                continue
+            stored = file.get_tensor(name)
+            rounded = [made.cpu().to(stored.dtype).double() for made in own if made.shape == stored.shape]
+            if not any(torch.allclose(made, stored.double(), rtol=0.01, atol=1e-7) for made in rounded):
+                warnings.warn(
+                    f"{path} holds frequencies of rotation ({name}) that are not those of {CONFIG}, by which the model "
+                    "is run here; programs that read the stored ones rotate by other angles",
+                    ClockhandsWarning,
+                    stacklevel=3,
+                )
+                return
 
 
 def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path) -> None:
