@@ -209,6 +209,13 @@ def test_what_the_converter_writes_for_some_architectures_is_read() -> None:
     """Met with the files that ``convert_hf_to_gguf.py`` of that version makes of 110 configurations of transformers."""
     listed = read("granite_swa", attention__sliding_window=128, attention__sliding_window_pattern=[True, False] * 2)
     assert [layer.window for layer in listed.layers] == [128, None] * 2
+    lfm2 = read("lfm2", attention__head_count_kv=[0, 0, 8, 0])
+    assert [layer.attends for layer in lfm2.layers] == [False, False, True, False]
+    config = {"model_type": "lfm2", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 4,
+              "full_attn_idxs": [2], "rope_theta": 1e4}  # fmt: skip
+    assert compare(lfm2, read_huggingface(config, "f")) is None
+    assert convert(read_huggingface(config, "f"), "gguf").count("head_count") == 0
+    assert [layer.attends for layer in read("qwen3next").layers] == [False] * 3 + [True]
     assert len(read("glm4moe", nextn_predict_layers=1).layers) == 3
     assert "recurrence" in read("mamba", attention__head_count=0).entry
     table = read_huggingface({"model_type": "gpt_bigcode", "num_hidden_layers": 4}, "f")

@@ -43,18 +43,12 @@ def write(
     return path
 
 
-def test_plain_rotation(tmp_path: Path) -> None:
-    positions = read_gguf(write(tmp_path / "a.gguf", rope_freq_base=500000.0))
+def test_sizes_pairs_and_a_base_that_is_not_in_the_file(tmp_path: Path) -> None:
+    positions = read_gguf(write(tmp_path / "a.gguf"))
     rotation = positions.layers[0].rotation
-    assert rotation is not None
-    assert (rotation.base, rotation.channels, rotation.pairing) == (500000.0, 64, "interleaved")
-    assert (len(positions.layers), positions.claimed_length) == (2, 32768)
-
-
-def test_a_file_without_a_base_gets_ten_thousand(tmp_path: Path) -> None:
-    rotation = read_gguf(write(tmp_path / "a.gguf")).layers[0].rotation
-    assert rotation is not None
+    assert rotation is not None and (rotation.channels, rotation.pairing) == (64, "interleaved")
     assert (rotation.base, rotation.origin["base"]) == (10000.0, "llama.cpp's default")
+    assert (len(positions.layers), positions.claimed_length) == (2, 32768)
 
 
 def test_llama_3_has_its_rule_in_a_tensor(tmp_path: Path) -> None:
@@ -324,9 +318,6 @@ def test_a_flag_is_named_as_the_cause() -> None:
 def test_flags_that_mean_nothing_are_refused(flags: str, fault: type[Exception], told: str) -> None:
     with pytest.raises(fault, match=told):
         apply_llama_flags(read_huggingface(RAW, "f"), flags)
-
-
-def test_a_rule_that_llama_cpp_does_not_have_is_refused_under_flags() -> None:
     dynamic = read_huggingface({**RAW, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "f")
     with pytest.raises(CheckpointError, match=r"llama\.cpp has no rule 'dynamic'"):
         apply_llama_flags(dynamic, "--rope-scale 2")

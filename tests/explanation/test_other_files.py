@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -117,38 +118,25 @@ def test_megatrons_arguments_equal_the_configuration(more: str, config: dict[str
 WRITTEN = {
     "what a training prints": """
   hidden_size ..................................... 512
-  kv_channels ..................................... None
   num_attention_heads ............................. 8
   num_layers ...................................... 2
   position_embedding_type ......................... rope
   rotary_base ..................................... 500000
-  rotary_interleaved .............................. False
   rotary_percent .................................. 0.5
-  apply_rope_fusion ............................... True
+  window_size ..................................... None
   loss_scale_window ............................... 1000
 """,
-    "YAML": """
-language_model:
-  num_layers: 2
+    "YAML, as keys and as flags": """
+MODEL_ARGS:
+  --num-layers: 2
+  --use-rotary-position-embeddings: true
   hidden_size: 512
   num_attention_heads: 8
   rotary_interleaved: False  # halves
-  window_size: null
-position_embedding_type: rope
-rotary_base: 500000
-rotary_percent: 0.5
-""",
-    "flags in YAML": """
-MODEL_ARGS:
-  --num-layers: 2
-  --hidden-size: 512
-  --num-attention-heads: 8
-  --use-rotary-position-embeddings: true
   --rotary-base: 500000
-  --rotary-percent: '0.5'
+  rotary_percent: '0.5'
 """,
     "a script": """
-#!/bin/bash
 export LAYERS=${LAYERS:-2}
 BASE="500000"
 ARGS=" \\
@@ -197,13 +185,24 @@ def test_a_text_without_sizes_is_no_training() -> None:
         read_megatron("--num-layers many", "a.txt")
 
 
-def test_overrides_are_merged_into_tables() -> None:
-    raw = {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}, "other": 1}
-    assert lay_over(raw, '{"rope_parameters": {"rope_type": "yarn"}}') == {
-        "rope_parameters": {"rope_theta": 1e6, "rope_type": "yarn"}, "other": 1,
-    }  # fmt: skip
-    assert raw["rope_parameters"]["rope_type"] == "default"  # type: ignore[index]
-    for wrong, told in (("{", "not JSON"), ("[1]", "not a table")):
+def test_overrides_replace_tables_and_are_merged_into_parts() -> None:
+    """``ModelConfig._apply_dict_overrides`` of vLLM: what is no configuration of its own is set as it stands."""
+    raw = {"model_type": "llama", "rope_theta": 5e5, "rope_parameters": {"rope_type": "llama3", "factor": 8.0}}
+    rule = {"rope_type": "default", "rope_theta": 10000.0}
+    for key, table, made in (
+        ("rope_parameters", {"rope_theta": 1e6}, {**rule, "rope_theta": 1e6}),
+        ("rope_scaling", {"type": "x", "rope_theta": 2.0}, {"rope_type": "x", "type": "x", "rope_theta": 2.0}),
+    ):
+        assert lay_over(raw, json.dumps({key: table})) == {"model_type": "llama", "rope_parameters": made}
+    inside = lay_over({"text_config": raw}, json.dumps({"text_config": {"rope_parameters": {"factor": 4.0}}}))
+    assert inside["text_config"] == {**raw, "rope_parameters": {"rope_type": "llama3", "factor": 4.0}}
+    assert lay_over(raw, '{"rope_theta": 7.0}') == {**raw, "rope_theta": 7.0}
+    assert raw["rope_parameters"] == {"rope_type": "llama3", "factor": 8.0}
+    for wrong, told in (
+        ("{", "not JSON"),
+        ("[1]", "not a table"),
+        ('{"rope_scaling": {"rope_type": "linear", "factor": 2.0}}', "without rope_theta"),
+    ):
         with pytest.raises(UsageError, match=told):
             lay_over(raw, wrong)
 

@@ -34,37 +34,17 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "cohere2": ("Cohere2ForCausalLM", {"sliding_window": 5, "logit_scale": 0.25, "attention_bias": True}),
     "qwen3": ("Qwen3ForCausalLM", {"rope_theta": 100.0, "head_dim": 12, "attention_bias": True}),
     "stablelm": ("StableLmForCausalLM", {"rope_parameters": QUARTER}),
-    "llama4_text": (
-        "Llama4ForCausalLM",
-        {
-            "head_dim": 8,
-            "intermediate_size_mlp": 40,
-            "moe_layers": [],
-            "use_qk_norm": False,
-            "floor_scale": 8,
-            "attention_chunk_size": 6,
-            "no_rope_layers": [1, 1, 0, 1],
-        },
-    ),
-    "gemma3_text": (
-        "Gemma3ForCausalLM",
-        {
-            "head_dim": 12,
-            "query_pre_attn_scalar": 10,
-            "sliding_window": 5,
-            "layer_types": [*["sliding_attention"] * 3, "full_attention"],
-            "rope_parameters": {"sliding_attention": PLAIN, "full_attention": {**PLAIN, "rope_theta": 1000.0}},
-        },
-    ),
-    "olmo3": (
-        "Olmo3ForCausalLM",
-        {
-            "sliding_window": 5,
-            "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN},
-            "layer_types": [*["sliding_attention"] * 3, "full_attention"],
-        },
-    ),
-}
+    "llama4_text": ("Llama4ForCausalLM", {
+        "head_dim": 8, "intermediate_size_mlp": 40, "moe_layers": [], "use_qk_norm": False, "floor_scale": 8,
+        "attention_chunk_size": 6, "no_rope_layers": [1, 1, 0, 1]}),
+    "gemma3_text": ("Gemma3ForCausalLM", {
+        "head_dim": 12, "query_pre_attn_scalar": 10, "sliding_window": 5,
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "rope_parameters": {"sliding_attention": PLAIN, "full_attention": {**PLAIN, "rope_theta": 1000.0}}}),
+    "olmo3": ("Olmo3ForCausalLM", {
+        "sliding_window": 5, "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN},
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"]}),
+}  # fmt: skip
 LLAMA_4 = THEIRS["llama4_text"][1]
 DEEPSEEK = {
     "q_lora_rank": 10, "kv_lora_rank": 12, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 6,
@@ -72,22 +52,15 @@ DEEPSEEK = {
     "n_shared_experts": 2, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1,
 }  # fmt: skip
 THEIRS |= {
-    "gpt_oss": (
-        "GptOssForCausalLM",
-        {"head_dim": 8, "sliding_window": 5, "rope_parameters": YARN, "num_local_experts": 4, "num_experts_per_tok": 2},
-    ),
+    "gpt_oss": ("GptOssForCausalLM", {
+        "head_dim": 8, "sliding_window": 5, "rope_parameters": YARN, "num_local_experts": 4,
+        "num_experts_per_tok": 2}),
     "deepseek_v3": ("DeepseekV3ForCausalLM", DEEPSEEK),
-    "modernbert": (
-        "ModernBertForMaskedLM",
-        {
-            "local_attention": 8,
-            "classifier_bias": True,
-            "attention_bias": True,
-            "rope_parameters": {"sliding_attention": PLAIN, "full_attention": {**PLAIN, "rope_theta": 1000.0}},
-        },
-    ),
+    "modernbert": ("ModernBertForMaskedLM", {
+        "local_attention": 8, "classifier_bias": True, "attention_bias": True,
+        "rope_parameters": {"sliding_attention": PLAIN, "full_attention": {**PLAIN, "rope_theta": 1000.0}}}),
     "mpnet": ("MPNetForMaskedLM", {"max_position_embeddings": 34, "pad_token_id": 1}),
-}
+}  # fmt: skip
 """Settings under which further values of the same keys are copied: (architecture, changes)."""
 FURTHER: list[tuple[str, dict[str, Any]]] = [
     ("llama4_text", {"moe_layers": [1, 3], "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 20}),
@@ -125,27 +98,23 @@ BODY = {
 }  # fmt: skip
 COHERE = {"norm_kind": "layer", "norm_bias": False, "parallel": True, "tying": "target"}
 WINDOW = {"scheme": "window", "left": 4}
+INTERLEAVED = {"scheme": "rope", "layout": "interleaved"}
 TEMPERATURE = {"scheme": "temperature", "length": 8}
 OURS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "llama": ({"attention_bias": True}, {"scheme": "rope", "layout": "interleaved"}),
+    "llama": ({"attention_bias": True}, INTERLEAVED),
     "mistral": ({}, {"schemes": [{"scheme": "rope", "base": 100.0, "layout": "interleaved"}, WINDOW]}),
     "smollm3": ({"tying": "target"}, {"layers": ["rope", "none"]}),
     "cohere2": ({**COHERE, "output_scale": 0.5}, {"layers": [{"schemes": ["rope", WINDOW]}, "none"]}),
-    "qwen3": ({"query_key_norm": "head"}, {"scheme": "rope", "layout": "interleaved"}),
+    "qwen3": ({"query_key_norm": "head"}, INTERLEAVED),
     "stablelm": ({"norm_kind": "layer"}, {"scheme": "rope", "layout": "interleaved", "fraction": 0.5}),
     "llama4_text": ({}, {"layers": [{"schemes": ["rope", {"scheme": "chunks", "size": 6}]}, TEMPERATURE]}),
     "gemma3_text": (
         {"norm": "sandwich", "query_key_norm": "head", "token_scale": "sqrt", "activation": "gelu-tanh"},
-        {
-            "layers": [
-                {"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW]},
-                {"scheme": "rope", "base": 500.0},
-            ]
-        },
+        {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, {"scheme": "rope", "base": 500.0}]},
     ),
     "olmo3": (
         {"norm": "output", "query_key_norm": "joint"},
-        {"layers": [{"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW]}, "rope"]},
+        {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, "rope"]},
     ),
 }
 EXPERT_KEYS = {
@@ -162,12 +131,7 @@ POST = {"norm": "post", "gated": False, "attention_bias": True, "ffn_bias": True
 OURS |= {
     "gpt_oss": (
         {**EXPERTS, "activation": "clamped-silu", "ffn_bias": True, "attention_bias": True},
-        {
-            "layers": [
-                {"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW, "sinks"]},
-                {"schemes": [{"scheme": "rope", "layout": "interleaved"}, "sinks"]},
-            ]
-        },
+        {"layers": [{"schemes": [INTERLEAVED, WINDOW, "sinks"]}, {"schemes": [INTERLEAVED, "sinks"]}]},
     ),
     "deepseek_v3": (
         {**LATENT, **EXPERTS, "expert_layers": [1, 2, 3], "shared_expert_width": 48, "router": "sigmoid"},
@@ -175,7 +139,7 @@ OURS |= {
     ),
     "modernbert": (
         {**ENCODER, "first_norm": False},
-        {"layers": ["rope", {"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW]}]},
+        {"layers": ["rope", {"schemes": [INTERLEAVED, WINDOW]}]},
     ),
     "mpnet": ({**ENCODER, **POST}, {"schemes": [{"scheme": "learned", "max_length": 30}, "t5"]}),
 }

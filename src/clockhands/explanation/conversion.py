@@ -221,11 +221,14 @@ def _refuse_other(positions: Positions, again: Positions, what: str) -> None:
         _refuse(f"{what} ({of}{difference.what}{': ' * bool(causes)}{causes})")
 
 
+STRUCTURE = ("block_count", "attention.key_length", "attention.head_count_kv")
+
+
 def _write_gguf(positions: Positions) -> str:
     """Write keys of a GGUF file, one a line; windows too, and the claimed length."""
     name, values = _read_as_llama_cpp(positions)
     # What its weights need, and what says nothing new of positions.
-    structure = ("general.architecture", f"{name}.block_count", f"{name}.attention.key_length")
+    structure = ("general.architecture", *(f"{name}.{key}" for key in STRUCTURE))
     lines = []
     for key, value in values.items():
         if key not in structure:

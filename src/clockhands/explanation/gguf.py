@@ -11,7 +11,7 @@ from clockhands.errors import CheckpointError
 
 # The formats of values by their number in the file (ggml/docs/gguf.md); 8 is a text, 9 a list.
 FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
-MOST_ENTRIES, LONGEST_TEXT, LONGEST_LIST = 100_000, 1 << 26, 1 << 24
+MOST_ENTRIES, LONGEST_TEXT, LONGEST_LIST, MOST_DIMENSIONS, DEEPEST_LIST = 100_000, 1 << 26, 1 << 24, 8, 4
 FACTORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")
 """Tensors by which plain frequencies are divided: on texts of every length; up to the original length, and beyond."""
 
@@ -33,23 +33,22 @@ def read_metadata(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float,
 def _read_file(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
     if file.read(4) != b"GGUF":
         raise CheckpointError(f"{path} is not a GGUF file: it does not begin with GGUF")
-    version = _unpack(file, "<I")
-    if version not in (2, 3):
+    if (version := _read_value(file, 4)) not in (2, 3):
         raise CheckpointError(f"{path} is of GGUF version {version}; versions 2 and 3 are read")
-    tensors, entries = _unpack(file, "<Q"), _unpack(file, "<Q")
+    tensors, entries = _read_value(file, 10), _read_value(file, 10)
     if max(tensors, entries) > MOST_ENTRIES:
         raise CheckpointError(f"{path} counts {tensors:,} tensors and {entries:,} settings, which no file has")
     values: dict[str, Any] = {}
     for _ in range(entries):
-        key = _read_text(file)
-        values[key] = _read_value(file, _unpack(file, "<I"))
+        key = _read_value(file, 8)
+        values[key] = _read_value(file, _read_value(file, 4))
     places: dict[str, tuple[int, int]] = {}
     for _ in range(tensors):
-        name, dimensions = _read_text(file), _unpack(file, "<I")
-        if dimensions > 8:
+        name, dimensions = _read_value(file, 8), _read_value(file, 4)
+        if dimensions > MOST_DIMENSIONS:
             raise struct.error
-        shape = [_unpack(file, "<Q") for _ in range(dimensions)]
-        kind, offset = _unpack(file, "<I"), _unpack(file, "<Q")
+        shape = [_read_value(file, 10) for _ in range(dimensions)]
+        kind, offset = _read_value(file, 4), _read_value(file, 10)
         if name in FACTORS and kind == 0 and dimensions == 1 and shape[0] <= LONGEST_LIST:
             places[name] = shape[0], offset
     alignment = values.get("general.alignment", 32)
@@ -62,29 +61,19 @@ def _read_file(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, tu
     return values, factors
 
 
-def _unpack(file: BinaryIO, layout: str) -> Any:
-    return struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
-
-
-def _read_text(file: BinaryIO) -> str:
-    length = _unpack(file, "<Q")
-    if length > LONGEST_TEXT:
-        raise struct.error
-    text = file.read(length)
-    if len(text) != length:
-        raise struct.error
-    return text.decode("utf8")
-
-
 def _read_value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
-    """Read a value of a type by its number (8: a text, 9: a list); ``depth`` counts the lists around it."""
-    if kind == 8:
-        return _read_text(file)
+    """Read a value of a type by its number; ``depth`` counts the lists around it."""
     if kind == 9:
-        inner, count = _unpack(file, "<I"), _unpack(file, "<Q")
-        if count > LONGEST_LIST or depth > 4:
+        inner, count = _read_value(file, 4), _read_value(file, 10)
+        if count > LONGEST_LIST or depth > DEEPEST_LIST:
             raise struct.error
         return [_read_value(file, inner, depth + 1) for _ in range(count)]
+    if kind == 8:
+        length = _read_value(file, 10)
+        text = file.read(length) if length <= LONGEST_TEXT else b""
+        if len(text) != length:
+            raise struct.error
+        return text.decode("utf8")
     if kind not in FORMATS:
         raise struct.error
-    return _unpack(file, FORMATS[kind])
+    return struct.unpack(FORMATS[kind], file.read(struct.calcsize(FORMATS[kind])))[0]

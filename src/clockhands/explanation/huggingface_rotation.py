@@ -69,26 +69,21 @@ def _pick_table(filled: Filled, label: str) -> Mapping[str, Any]:
             f"{filled.source} has no table for {label!r} in rope_parameters, and {filled.model} reads one for each "
             "kind of layer"
         )
-    table = _standardize(filled, label if by_kind else None)
-    if table is not None and not isinstance(table, Mapping):
-        raise CheckpointError(f"{filled.source} sets rope_parameters.{label} = {table!r}, which is not a table")
-    return {"rests": True} if table is None else table
-
-
-def _standardize(filled: Filled, label: str | None) -> Any:
-    """Return a table as the functions of transformers read it, which complete it before all rules but the plain one."""
-    config = filled.of_kind(label) if label and filled.facts.get("by_kind") else filled.config
+    config = filled.of_kind(label) if by_kind and filled.facts.get("by_kind") else filled.config
 
     def pick() -> Any:
-        return config.rope_parameters if label is None else config.rope_parameters[label]
+        return config.rope_parameters[label] if by_kind else config.rope_parameters
 
     table = pick()
     if isinstance(table, Mapping) and table.get("rope_type", "default") != "default":
-        try:
+        try:  # as the functions of transformers do, which complete a table before all rules but the plain one
             config.standardize_rope_params()
         except Exception as fault:  # whatever a class of transformers says of a value
             raise CheckpointError(f"transformers cannot read the rule of {filled.source}: {fault}") from fault
-    return pick()
+        table = pick()
+    if table is not None and not isinstance(table, Mapping):
+        raise CheckpointError(f"{filled.source} sets rope_parameters.{label} = {table!r}, which is not a table")
+    return {"rests": True} if table is None else table
 
 
 def make_rotation(filled: Filled, kind: str) -> Rotation | None:
@@ -123,28 +118,21 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
     if rule == "llama3":
         low, high = (table.number(f"{end}_freq_factor", None, f"{end}_frequency_factor") for end in ("low", "high"))
     factor = _read_factor(table, rule, original)
+    # transformers 5 asks the whole of rope_parameters, also where kinds of layers have tables of their own.
+    rounds = (table.values if old else filled.get("rope_parameters") or {}).get("truncate") is not False
     rotation = Rotation(
-        head_dim=head_dim,
-        channels=channels,
-        base=base,
-        rule="linear" if rule == "ntk" else rule,  # type: ignore[arg-type]
-        factor=factor ** (2 / channels) if rule == "ntk" else factor,
-        original_length=original,
+        head_dim, channels, base, "linear" if rule == "ntk" else rule,  # type: ignore[arg-type]
+        factor=factor ** (2 / channels) if rule == "ntk" else factor, original_length=original,
         beta_fast=table.number("beta_fast", 32.0, "beta_fast") if rule == "yarn" else 32.0,
         beta_slow=table.number("beta_slow", 1.0, "beta_slow") if rule == "yarn" else 1.0,
-        # transformers 5 asks the whole of rope_parameters, also where kinds of layers have tables of their own.
         extrapolation=table.number("extrapolation_factor", 1.0, "extrapolation") if vllm and rule == "yarn" else 1.0,
-        truncate=rule != "yarn"
-        or (table.values if old else filled.get("rope_parameters")).get("truncate") is not False,
-        low_frequency_factor=low,
-        high_frequency_factor=high,
+        truncate=rule != "yarn" or rounds, low_frequency_factor=low, high_frequency_factor=high,
         factors=_read_factors(table, rule, "short_factor", channels) or _list_orders(table, rule, base, channels),
         long_factors=_read_factors(table, rule, "long_factor", channels),
-        share=share if rule == "proportional" else 1.0,
+        share=share if rule == "proportional" else 1.0, direction=filled.facts.get("direction", 1),
         pairing="halves" if filled.get(filled.facts.get("pairing_key", ""), True) is False else filled.facts["pairing"],
-        direction=filled.facts.get("direction", 1),
         origin=table.origin,
-    )
+    )  # fmt: skip
     amplitude, logit_factor = _compute_amplitudes(table, rotation)
     both = [table.values.get(f"{length}_mscale") for length in ("short", "long")]
     if filled.config.model_type == "phimoe" and rule != "default" and None not in both and not vllm:

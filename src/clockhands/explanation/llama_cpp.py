@@ -57,7 +57,8 @@ def load_llama_facts() -> dict[str, Any]:
     ``architectures``: all that it knows; ``converted``: by transformers' name, where its converter gives another one.
     ``halves``: those whose channels are paired in halves (its types NEOX and MROPE; the others are interleaved, NORM).
     ``unrotated``: those that rotate nothing, and what they have; ``unrotated_every``: every how many layers one rotates
-    nothing. ``yarn``: which ask for `IN_CODE`. ``windows``: those that have windows, with ``every`` how many layers one
+    nothing; ``attention_every``: every how many one attends. ``yarn``: which ask for `IN_CODE`.
+    ``windows``: those that have windows, with ``every`` how many layers one
     without (0: none; absent: the file must list them), ``first_full`` of each turn instead of the last; the ``size``
     where the file gives none, or one ``fixed`` or of a ``chunk``; the ``only`` number of layers that has them;
     ``both_sides``: half of it on each side. ``unrotated``: layers without a window rotate nothing. ``local``: what
@@ -154,18 +155,28 @@ def read_settings(
     count -= min(keys.count("nextn_predict_layers", 0, least=0) or 0, count - 1)  # heads that predict further tokens
     entries, origin = parse_flags(flags, model)
     flagged = _Keys({**values, **entries}, source, model, keys.used)
-    entry = _find_other_entry(keys, count)
+    has = "ALiBi" if _find_own(model).get("alibi_layers") == count else facts["unrotated"].get(model)
+    entry = f"no rotation that llama.cpp has for {model!r}: {has}" if has else ""
+    if _find_own(model).get("switched") and keys.get("rope.scaling.finetuned") is False:
+        entry = "no rotation (rope.scaling.finetuned is false)"
     rotation = _make_llama_rotation(flagged, width, channels, tensors) if channels >= 2 and not entry else None
     if rotation is not None:
         rotation = dataclasses.replace(rotation, origin={**rotation.origin, **origin})
     claimed = keys.count("context_length", least=0) or None
-    layers = tuple(_make_layers(keys, flagged, rotation, tensors, count))
+    layers = list(_make_layers(keys, flagged, rotation, tensors, count))
+    # Layers without attention have no heads of keys, or stand between those of an interval.
+    numbers, interval = keys.get("attention.head_count_kv"), facts["attention_every"].get(model, 1)
+    interval = keys.count("full_attention_interval", interval) if interval > 1 else 1
+    for index in range(count):
+        listed = isinstance(numbers, list) and index < len(numbers) and numbers[index] == 0
+        if listed or (index + 1) % interval:
+            layers[index] = Layer("recurrent", attends=False)
     windows = [key for key in WINDOW_KEYS if keys.get_unasked(key)]
     return Positions(
         source=f"{source} {flags}".rstrip(),
         program="llama.cpp",
         model=model,
-        layers=layers,
+        layers=tuple(layers),
         entry=entry,
         trained_length=keys.count("rope.scaling.original_context_length") or claimed,
         claimed_length=claimed,
@@ -173,16 +184,6 @@ def read_settings(
         unread=(*windows, *(f"rope.scaling.{key}" for key in ignored)),
         strange=() if entry else keys.list_unread(),
     )
-
-
-def _find_other_entry(keys: _Keys, count: int) -> str:
-    """Return how positions enter where llama.cpp rotates nothing; empty if it rotates."""
-    own, has = _find_own(keys.model), load_llama_facts()["unrotated"].get(keys.model, "")
-    if own.get("alibi_layers") == count:  # Baichuan 13B, which it knows by its number of layers
-        has = "ALiBi"
-    if own.get("switched") and keys.get("rope.scaling.finetuned") is False:
-        return "no rotation (rope.scaling.finetuned is false)"
-    return f"no rotation that llama.cpp has for {keys.model!r}: {has}" if has else ""
 
 
 def _make_layers(
@@ -302,22 +303,14 @@ def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mappin
     if own.get("alpha") and (alpha := keys.number("rope.scaling.alpha", 0.0)) > 0:
         base = scale_base(base, alpha, width)
     return Rotation(
-        head_dim=width,
-        channels=channels,
-        base=base,
-        rule=rule,  # type: ignore[arg-type]
-        factor=factor,
+        width, channels, base, rule, factor,  # type: ignore[arg-type]
         original_length=length if rule in ("yarn", "longrope") or (long and not both) else None,
         beta_fast=keys.number(NAMES["beta_fast"], own.get("beta_fast", BETAS["beta_fast"])),
         beta_slow=keys.number(NAMES["beta_slow"], BETAS["beta_slow"]),
-        extrapolation=extrapolation if rule == "yarn" else 1.0,
-        factors=both or short,
-        long_factors=() if both else long,
-        amplitude=amplitude,
-        logit_factor=logit_factor,
-        pairing=pairing,
+        extrapolation=extrapolation if rule == "yarn" else 1.0, factors=both or short,
+        long_factors=() if both else long, amplitude=amplitude, logit_factor=logit_factor, pairing=pairing,
         origin=origins,
-    )
+    )  # fmt: skip
 
 
 def _compute_amplitudes(keys: _Keys, factor: float, *, ramp: bool) -> tuple[float, float]:

@@ -68,6 +68,9 @@ def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dic
     entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
     entries |= {"block_count": len(positions.layers), "attention.key_length": rotation.head_dim}
     entries |= _list_llama_keys(rotation)
+    attends = [int(layer.attends) for layer in positions.layers]
+    if not all(attends):
+        entries["attention.head_count_kv"] = attends
     windows = [layer.window for layer in positions.layers]
     if any(windows):
         size = max(filter(None, windows))

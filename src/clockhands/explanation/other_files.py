@@ -194,17 +194,13 @@ def _read_mistral(params: _Params, count: int) -> Positions:
             beta_slow="yarn.alpha", original_length="yarn.original_max_position_embeddings",
         )  # fmt: skip
         scale = temperature_of(factor, 1.0) if yarn.get("apply_scale") is not False else 1.0
+        key = "original_max_position_embeddings"
         rotation = dataclasses.replace(
-            rotation,
-            rule="yarn",
-            factor=factor,
-            original_length=check_count(yarn.number(key := "original_max_position_embeddings"), key, params.source),
-            beta_fast=yarn.number("beta", default=32.0),
-            beta_slow=yarn.number("alpha", default=1.0),
+            rotation, rule="yarn", factor=factor, original_length=check_count(yarn.number(key), key, params.source),
+            beta_fast=yarn.number("beta", default=32.0), beta_slow=yarn.number("alpha", default=1.0),
             # Of latent attention only a slice rotates, and the whole of queries and keys is scaled.
-            amplitude=1.0 if latent else scale,
-            logit_factor=scale * scale if latent else 1.0,
-        )
+            amplitude=1.0 if latent else scale, logit_factor=scale * scale if latent else 1.0,
+        )  # fmt: skip
     temperature = ""
     if (scaling := params.table("llama_4_scaling")) is not None:
         beta, length = scaling.number("beta"), scaling.number("original_max_position_embeddings")
@@ -396,16 +392,11 @@ def _make_megatron_rotation(known: argparse.Namespace, kind: str, source: str) -
         origin |= {"rule": "latent attention" if latent else "--position-embedding-type"}
         origin["amplitude"] = "--mscale, --mscale-all-dim"
         return dataclasses.replace(
-            rotation,
-            rule="yarn",
-            factor=factor,
+            rotation, rule="yarn", factor=factor, beta_fast=read(f"{own}beta-fast", 32.0, "beta_fast"),
             original_length=int(read(f"{own}original-max-position-embeddings", 4096, "original_length")),
-            beta_fast=read(f"{own}beta-fast", 32.0, "beta_fast"),
-            beta_slow=read(f"{own}beta-slow", 1.0, "beta_slow"),
-            truncate=latent or not known.no_yarn_correction_range_round_to_int,
-            amplitude=temperature_of(factor, mscale) / slope,
-            logit_factor=logits,
-        )
+            beta_slow=read(f"{own}beta-slow", 1.0, "beta_slow"), amplitude=temperature_of(factor, mscale) / slope,
+            truncate=latent or not known.no_yarn_correction_range_round_to_int, logit_factor=logits,
+        )  # fmt: skip
     scaled, divisor = known.use_rope_scaling and kind == "rope", known.rotary_seq_len_interpolation_factor
     if scaled and divisor:
         raise CheckpointError(
@@ -423,7 +414,7 @@ def _make_megatron_rotation(known: argparse.Namespace, kind: str, source: str) -
 
 
 def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
-    """Return a configuration with vLLM's ``--hf-overrides`` laid over it: tables within tables are merged.
+    """Return a configuration with vLLM's ``--hf-overrides`` laid over it: parts of it are merged, tables replaced.
 
     Raises UsageError for what is not a JSON table.
     """
@@ -432,7 +423,7 @@ def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
     except ValueError as fault:
         raise UsageError(f"--hf-overrides {overrides!r} is not JSON: {fault}") from fault
     if not isinstance(changes, dict):
-        raise UsageError(f'--hf-overrides {overrides!r} is not a table; write {{"rope_scaling": {{...}}}}')
+        raise UsageError(f'--hf-overrides {overrides!r} is not a table; write {{"rope_parameters": {{...}}}}')
 
     def merge(into: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in changes.items():
@@ -440,4 +431,20 @@ def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
             into[key] = merge(inside, value) if isinstance(value, dict) and isinstance(inside, dict) else value
         return into
 
-    return merge(copy.deepcopy(dict(raw)), changes)
+    laid = copy.deepcopy(dict(raw))
+    for key, value in changes.items():
+        if key not in ("rope_parameters", "rope_scaling") or not isinstance(value, dict):
+            merge(laid, {key: value})
+            continue
+        if key == "rope_scaling" and value.get("rope_theta") is None:
+            raise UsageError(
+                "--hf-overrides set rope_scaling without rope_theta: transformers 5 then has the base null, with which "
+                "vLLM computes nothing; give rope_parameters, with rope_theta in it"
+            )
+        # vLLM puts such a table in place of the whole that transformers made of the file: base and share are lost too.
+        for name in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
+            laid.pop(name, None)
+        usual = {"rope_type": value.get("type", "default"), "rope_theta": 10000.0}
+        by_kind = any(isinstance(inside, dict) for inside in value.values())
+        laid["rope_parameters"] = value if by_kind else {**usual, **value}
+    return laid

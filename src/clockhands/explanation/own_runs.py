@@ -12,16 +12,12 @@ from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
 DEFAULTS: dict[str, dict[str, float]] = {
-    "default": {},
-    "linear": {},
-    "ntk": {},
-    "dynamic": {"original_length": 2048},
-    "yarn": {"original_length": 2048},
-    "longrope": {"original_length": 2048},
-    "llama3": {"factor": 8.0, "original_length": 8192},
+    "default": {}, "linear": {}, "ntk": {}, "dynamic": {"original_length": 2048}, "yarn": {"original_length": 2048},
+    "longrope": {"original_length": 2048}, "llama3": {"factor": 8.0, "original_length": 8192},
     "proportional": {"share": 0.25},
-}
+}  # fmt: skip
 """Spectra, and what counts where a run leaves an option out; a test compares with the scheme."""
+ORIGIN = {"base": "base", "rule": "spectrum", "factor": "factor"}
 SHOWN = ("rope", "window", "chunks", "temperature")
 """Schemes that the table of a layer shows; others are named beside it."""
 
@@ -122,27 +118,12 @@ def _make_rotation(options: _Options, width: int, source: str) -> Rotation:
             raise CheckpointError(f"{source} sets options.{key} = {values!r}, which is not a list of numbers")
         lists.append(tuple(check_number(value, f"options.{key}", source) for value in values))
     return Rotation(
-        head_dim=width,
-        channels=channels,
-        base=base,
-        rule="default" if spectrum == "ntk" else spectrum,  # type: ignore[arg-type]
-        factor=factor,
-        original_length=length or None,
-        beta_fast=read("beta_fast", 32.0),
-        beta_slow=read("beta_slow", 1.0),
-        truncate=options.get("truncate") is not False,
+        width, channels, base, "default" if spectrum == "ntk" else spectrum, factor, length or None,  # type: ignore[arg-type]
+        beta_fast=read("beta_fast", 32.0), beta_slow=read("beta_slow", 1.0),
+        truncate=options.get("truncate") is not False, share=read("share", 1.0),
         low_frequency_factor=read("low_frequency_factor", 1.0),
-        high_frequency_factor=read("high_frequency_factor", 4.0),
-        factors=lists[0],
-        long_factors=lists[1],
-        share=read("share", 1.0),
-        amplitude=read("attention_factor", amplitude),
-        logit_factor=logit_factor,
+        high_frequency_factor=read("high_frequency_factor", 4.0), factors=lists[0], long_factors=lists[1],
+        amplitude=read("attention_factor", amplitude), logit_factor=logit_factor,
         pairing="halves" if options.get("layout", "half") == "half" else "interleaved",
-        origin={
-            "base": "options.base",
-            "rule": "options.spectrum",
-            "factor": "options.factor",
-            "amplitude": "the rule",
-        },
-    )
+        origin={name: f"options.{key}" for name, key in ORIGIN.items()} | {"amplitude": "the rule"},
+    )  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -18,96 +17,57 @@ TABLE_START = 2
 """The first row of MPNet's table that stands for a position; of those before it, one stands for padding."""
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The modules of an architecture by those of ours that hold the same numbers; ``layer``: inside of one layer.
+Names: TypeAlias = tuple[str, dict[str, str], dict[str, str]]
+"""Of an architecture: the list of its layers, and its modules by ours with the same numbers, outside of layers and in.
 
-    Ours may consist of several of theirs, row after row (``a + b``), and theirs may have one of several names
-    (``a | b``). What ours does not have is left out.
-    """
-
-    layers: str
-    outside: Mapping[str, str]
-    layer: Mapping[str, str]
-
-
-_LLAMA = _Names(
-    "model.layers",
-    {"stack.input.tokens": "model.embed_tokens", "stack.norm": "model.norm", "output": "lm_head"},
-    {
-        "attention_residual.norm": "input_layernorm",
-        # Llama's norm before the feed-forward layer comes after attention; a parallel layer has one norm for both.
-        "feed_forward_residual.norm": "pre_feedforward_layernorm | post_attention_layernorm | input_layernorm",
-        "attention_residual.output_norm": "post_attention_layernorm",
-        "feed_forward_residual.output_norm": "post_feedforward_layernorm",
-        "attention.qkv": "self_attn.q_proj + self_attn.k_proj + self_attn.v_proj",
-        "attention.out": "self_attn.o_proj",
-        "attention.q_norm": "self_attn.q_norm",
-        "attention.k_norm": "self_attn.k_norm",
-        "attention.q_down": "self_attn.q_a_proj",
-        "attention.q_latent_norm": "self_attn.q_a_layernorm",
-        "attention.kv_down": "self_attn.kv_a_proj_with_mqa",
-        "attention.kv_latent_norm": "self_attn.kv_a_layernorm",
-        "attention.kv_up": "self_attn.kv_b_proj",
-        "feed_forward.up": "mlp.gate_proj + mlp.up_proj | feed_forward.gate_proj + feed_forward.up_proj",
-        "feed_forward.down": "mlp.down_proj | feed_forward.down_proj",
-        "feed_forward.router": "mlp.gate | mlp.router | feed_forward.router",
-        "feed_forward.shared.up": "mlp.shared_experts.gate_proj + mlp.shared_experts.up_proj"
-        " | feed_forward.shared_expert.gate_proj + feed_forward.shared_expert.up_proj",
-        "feed_forward.shared.down": "mlp.shared_experts.down_proj | feed_forward.shared_expert.down_proj",
-    },
-)
-_OTHERS = {
-    "gpt2": _Names(
-        "transformer.h",
-        {"stack.input.tokens": "transformer.wte", "stack.norm": "transformer.ln_f", "output": "lm_head"},
-        {
-            "attention_residual.norm": "ln_1",
-            "feed_forward_residual.norm": "ln_2",
-            "attention.qkv": "attn.c_attn",
-            "attention.out": "attn.c_proj",
-            "feed_forward.up": "mlp.c_fc",
-            "feed_forward.down": "mlp.c_proj",
-        },
-    ),
-    "modernbert": _Names(
-        "model.layers",
-        {
-            "stack.input.tokens": "model.embeddings.tok_embeddings",
-            "stack.input.norm": "model.embeddings.norm",
-            "stack.norm": "model.final_norm",
-            "output.transform.dense": "head.dense",
-            "output.transform.norm": "head.norm",
-            "output": "decoder",
-        },
-        {
-            "attention_residual.norm": "attn_norm",
-            "attention.qkv": "attn.Wqkv",
-            "attention.out": "attn.Wo",
-            "feed_forward_residual.norm": "mlp_norm",
-            "feed_forward.up": "mlp.Wi",
-            "feed_forward.down": "mlp.Wo",
-        },
-    ),
-    "mpnet": _Names(
-        "mpnet.encoder.layer",
-        {
-            "stack.input.tokens": "mpnet.embeddings.word_embeddings",
-            "stack.input.norm": "mpnet.embeddings.LayerNorm",
-            "output.transform.dense": "lm_head.dense",
-            "output.transform.norm": "lm_head.layer_norm",
-            "output": "lm_head.decoder",
-        },
-        {
-            "attention.qkv": "attention.attn.q + attention.attn.k + attention.attn.v",
-            "attention.out": "attention.attn.o",
-            "attention_residual.norm": "attention.LayerNorm",
-            "feed_forward.up": "intermediate.dense",
-            "feed_forward.down": "output.dense",
-            "feed_forward_residual.norm": "output.LayerNorm",
-        },
-    ),
-}
+Ours may consist of several of theirs, row after row (``a + b``), and theirs may have one of several names (``a | b``).
+What ours does not have is left out.
+"""
+_LLAMA: Names = ("model.layers", {
+    "stack.input.tokens": "model.embed_tokens", "stack.norm": "model.norm", "output": "lm_head",
+}, {
+    "attention_residual.norm": "input_layernorm",
+    # Llama's norm before the feed-forward layer comes after attention; a parallel layer has one norm for both.
+    "feed_forward_residual.norm": "pre_feedforward_layernorm | post_attention_layernorm | input_layernorm",
+    "attention_residual.output_norm": "post_attention_layernorm",
+    "feed_forward_residual.output_norm": "post_feedforward_layernorm",
+    "attention.qkv": "self_attn.q_proj + self_attn.k_proj + self_attn.v_proj", "attention.out": "self_attn.o_proj",
+    "attention.q_norm": "self_attn.q_norm", "attention.k_norm": "self_attn.k_norm",
+    "attention.q_down": "self_attn.q_a_proj", "attention.q_latent_norm": "self_attn.q_a_layernorm",
+    "attention.kv_down": "self_attn.kv_a_proj_with_mqa", "attention.kv_latent_norm": "self_attn.kv_a_layernorm",
+    "attention.kv_up": "self_attn.kv_b_proj",
+    "feed_forward.up": "mlp.gate_proj + mlp.up_proj | feed_forward.gate_proj + feed_forward.up_proj",
+    "feed_forward.down": "mlp.down_proj | feed_forward.down_proj",
+    "feed_forward.router": "mlp.gate | mlp.router | feed_forward.router",
+    "feed_forward.shared.up": "mlp.shared_experts.gate_proj + mlp.shared_experts.up_proj"
+    " | feed_forward.shared_expert.gate_proj + feed_forward.shared_expert.up_proj",
+    "feed_forward.shared.down": "mlp.shared_experts.down_proj | feed_forward.shared_expert.down_proj",
+})  # fmt: skip
+_OTHERS: dict[str, Names] = {
+    "gpt2": ("transformer.h", {
+        "stack.input.tokens": "transformer.wte", "stack.norm": "transformer.ln_f", "output": "lm_head",
+    }, {
+        "attention_residual.norm": "ln_1", "attention.qkv": "attn.c_attn", "attention.out": "attn.c_proj",
+        "feed_forward_residual.norm": "ln_2", "feed_forward.up": "mlp.c_fc", "feed_forward.down": "mlp.c_proj",
+    }),
+    "modernbert": ("model.layers", {
+        "stack.input.tokens": "model.embeddings.tok_embeddings", "stack.input.norm": "model.embeddings.norm",
+        "stack.norm": "model.final_norm", "output.transform.dense": "head.dense", "output.transform.norm": "head.norm",
+        "output": "decoder",
+    }, {
+        "attention_residual.norm": "attn_norm", "attention.qkv": "attn.Wqkv", "attention.out": "attn.Wo",
+        "feed_forward_residual.norm": "mlp_norm", "feed_forward.up": "mlp.Wi", "feed_forward.down": "mlp.Wo",
+    }),
+    "mpnet": ("mpnet.encoder.layer", {
+        "stack.input.tokens": "mpnet.embeddings.word_embeddings", "stack.input.norm": "mpnet.embeddings.LayerNorm",
+        "output.transform.dense": "lm_head.dense", "output.transform.norm": "lm_head.layer_norm",
+        "output": "lm_head.decoder",
+    }, {
+        "attention.qkv": "attention.attn.q + attention.attn.k + attention.attn.v", "attention.out": "attention.attn.o",
+        "attention_residual.norm": "attention.LayerNorm", "feed_forward.up": "intermediate.dense",
+        "feed_forward.down": "output.dense", "feed_forward_residual.norm": "output.LayerNorm",
+    }),
+}  # fmt: skip
 
 
 class _ParameterPair(NamedTuple):
@@ -121,15 +81,15 @@ class _ParameterPair(NamedTuple):
 def pair_parameters(ours: Transformer, theirs: Any) -> Iterator[_ParameterPair]:
     """Yield each parameter of ours with those of theirs that it is made of."""
     model_type = theirs.config.model_type
-    names = _OTHERS.get(model_type, _LLAMA)
+    layers, outside, inside = _OTHERS.get(model_type, _LLAMA)
     stack: Any = ours.get_stack("encoder" if model_type in ENCODERS else "decoder")
     # Gemma's norms multiply by 1 + w.
     shift = 1.0 if model_type == "gemma3_text" else 0.0
-    for path, other in names.outside.items():
+    for path, other in outside.items():
         owner = stack if path.startswith("stack.") else ours
         yield from _pair_modules(owner, path.removeprefix("stack."), theirs, other, shift)
-    for index, (block, layer) in enumerate(zip(stack.blocks, theirs.get_submodule(names.layers), strict=True)):
-        for path, other in names.layer.items():
+    for index, (block, layer) in enumerate(zip(stack.blocks, theirs.get_submodule(layers), strict=True)):
+        for path, other in inside.items():
             yield from _pair_modules(block, path, layer, other, shift)
         if getattr(block.attention, "q_up", None) is not None:
             # DeepSeek has the channels of a head that rotate last, ours first.

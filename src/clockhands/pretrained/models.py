@@ -124,28 +124,22 @@ def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path)
 
     transformers then reads two weights, and other programs one of them. ``weights``: those in memory, by name.
     """
+    head, raw = model.get_output_embeddings(), read_configuration(source)
+    heads = {f"{name}.weight" for name, module in model.named_modules() if module is head}
+    says_own = any(part.get("tie_word_embeddings") is False for part in (raw, raw.get("text_config") or {}))
     for name, other in model.get_expanded_tied_weights_keys(all_submodels=True).items():
         ours, theirs = weights.get(name), weights.get(other)
         if ours is None or theirs is None or ours is theirs or ours.is_meta or theirs.is_meta:
             continue
         theirs = theirs.to(ours.device)
-        if ours.equal(theirs) or ours.nan_to_num().equal(theirs.nan_to_num()):
-            continue
         # The classes of T5 say themselves that the two are one, and read both where the file says that they are two.
-        if not _unties_head(model, {name, other}, read_configuration(source)):
+        untied = head is not None and says_own and heads & {name, other}
+        if not (untied or ours.equal(theirs) or ours.nan_to_num().equal(theirs.nan_to_num())):
             raise CheckpointError(
                 f"the weights in {source} are not those of the model that its {CONFIG} describes: it ties {name} to "
                 f"{other}, and the files hold both with different values; set tie_word_embeddings = false if two are "
                 f"meant, else take {name} out of the files"
             )
-
-
-def _unties_head(model: Any, names: set[str], raw: Mapping[str, Any]) -> bool:
-    """Return whether some of these weights are the output layer's, and a file says that it has its own."""
-    head = model.get_output_embeddings()
-    parts = [raw, *(part for part in (raw.get("text_config"),) if isinstance(part, dict))]
-    own = head is not None and any(part.get("tie_word_embeddings") is False for part in parts)
-    return own and any(module is head and f"{name}.weight" in names for name, module in model.named_modules())
 
 
 def _judge_report(
