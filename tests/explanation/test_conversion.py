@@ -19,6 +19,7 @@ from clockhands.explanation.filled import load_families
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
 from clockhands.explanation.llama_cpp_settings import apply_llama_flags
+from clockhands.explanation.other_files import lay_over
 from tests.explanation.modules import rotary_modules
 from tests.explanation.test_filled import read_by_transformers
 from tests.explanation.test_llama_cpp import by_llama_cpp
@@ -57,6 +58,21 @@ def test_what_is_written_is_read_as_the_same(form: str, rule: str) -> None:
         return
     written = convert(before, form)
     assert compare(before, read_back(form, written)) is None
+
+
+@pytest.mark.parametrize("rule", ["default", "linear", "yarn"])
+def test_flags_of_vllm_for_a_model_of_pictures_go_to_the_part_that_reads_text(rule: str) -> None:
+    """Beside it they would change nothing; inside of it tables are merged."""
+    text = {**BASE, "model_type": "qwen3_vl_text"}
+    before, after = (
+        {"model_type": "qwen3_vl", "text_config": {**text, "rope_scaling": RULES[name], "rope_theta": base}}
+        for name, base in (("llama3", 1e4), (rule, 1e6))
+    )
+    flags = shlex.split(convert(read_huggingface(after, "f", "vllm"), "vllm"))
+    assert set(json.loads(flags[1])) == {"text_config"}
+    made = CONFIG_MAPPING["qwen3_vl"].from_dict(copy.deepcopy(before)).to_dict()  # which vLLM lays its overrides over
+    read = read_huggingface(lay_over(made, flags[1]), "f", "vllm")
+    assert compare(read_huggingface(after, "f", "vllm"), read) is None
 
 
 def read_back(form: str, written: str) -> Any:

@@ -239,19 +239,6 @@ def test_a_head_that_the_file_unties_is_another_weight(kind: str, tmp_path: Path
         load_model(AutoModelForSeq2SeqLM, change_config(tmp_path, tie_word_embeddings=True))
 
 
-def test_an_index_may_name_a_copy_that_was_left_out(tmp_path: Path) -> None:
-    """As scripts write it that drop tied weights from the shards and keep the table of the pickled files."""
-    model = AutoModelForCausalLM.from_config(GPT2Config(vocab_size=11, n_embd=8, n_layer=1, n_head=2))
-    model.save_pretrained(tmp_path, max_shard_size="1KB")
-    path = tmp_path / "model.safetensors.index.json"
-    table = json.loads(path.read_text("utf8"))
-    table["weight_map"]["lm_head.weight"] = table["weight_map"]["transformer.wte.weight"]
-    path.write_text(json.dumps(table))
-    raw = json.loads((tmp_path / "config.json").read_text("utf8"))
-    assert count_stored_bytes(tmp_path, raw) == table["metadata"]["total_size"]
-    assert torch.equal(load_model(AutoModelForCausalLM, tmp_path).lm_head.weight, model.transformer.wte.weight)
-
-
 def test_masks_that_older_versions_saved_are_no_weights(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     """As in the files of GPT-J 6B on the hub."""
     AutoModelForCausalLM.from_config(

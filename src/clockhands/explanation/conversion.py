@@ -13,6 +13,7 @@ from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
 from clockhands.explanation.llama_cpp import find_architecture, read_settings
 from clockhands.explanation.llama_cpp_settings import list_settings, write_llama_flags
+from clockhands.explanation.other_files import lay_over
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
@@ -127,9 +128,15 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
     expected = dataclasses.replace(positions, strange=())
     readers = {program, "transformers5"} if program == "transformers4" else {program}  # which reads older files too
     for keys in candidates:
-        # A rule of the file goes before a new table, so that it has to be taken back.
-        beside = {"rope_scaling": None} if positions.part.get("rope_scaling") and "rope_scaling" not in keys else {}
-        files = [{**bare, **keys}, {**positions.part, **beside, **keys}]
+        # A rule of the file goes before a new table, so that it has to be taken back, but where vLLM replaces it.
+        taken_back = positions.part.get("rope_scaling") and "rope_scaling" not in keys and program != "vllm"
+        beside = {"rope_scaling": None} if taken_back else {}
+        files = [{**part, **beside, **keys} for part in (bare, positions.part)]
+        if program == "vllm" and not positions.prefix:
+            files = [lay_over(part, json.dumps(keys)) for part in (bare, positions.part)]
+        elif program == "vllm":  # whose overrides are merged into what transformers made of a part
+            made = {"part": {**bare, "rope_parameters": dict(positions.tables)}}
+            files = [lay_over(made, json.dumps({"part": keys}))["part"]]
         try:
             read = [read_huggingface(file, positions.source, reader) for file in files for reader in readers]
         except CheckpointError:
@@ -187,14 +194,14 @@ def _write_overrides(positions: Positions, program: str, flag: str, length_flag:
         _refuse(f"{flag} of {program} has one base for texts of every length, and here it grows with the text")
     candidates = ({"rope_parameters": table} for table in _list_tables(positions, "vllm"))
     length = f" {length_flag} {positions.claimed_length}" if positions.claimed_length else ""
-    return f"{flag} '{json.dumps(_choose(positions, 'vllm', candidates))}'{length}"
+    keys = _choose(positions, "vllm", candidates)
+    for name in reversed(positions.prefix.split(".")[:-1]):
+        keys = {name: keys}
+    return f"{flag} '{json.dumps(keys)}'{length}"
 
 
 def _read_as_llama_cpp(positions: Positions) -> tuple[str, dict[str, Any]]:
-    """Return llama.cpp's name of an architecture, and the settings of a GGUF file that mean the same there.
-
-    Raises ConfigError where llama.cpp would read other positions of them, or takes them from tensors alone.
-    """
+    """Return llama.cpp's name of an architecture, and the settings of a GGUF file that mean the same there."""
     name = find_architecture(positions.model or "llama")
     if name is None:
         _refuse(f"llama.cpp has no architecture for {positions.model!r}")

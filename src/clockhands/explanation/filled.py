@@ -7,7 +7,7 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -136,23 +136,20 @@ class Filled:
 
     def find(self, value: Any, pattern: str, kind: str | None = None) -> str:
         """Return the key of a matching name that holds a value in the file, tables first; else that it is a default."""
-        for prefix, table in [*_list_tables(self.raw, self.prefix, kind), (self.prefix, self.raw)]:
+        tables: list[tuple[str, Mapping[str, Any]]] = []
+        for name in ("rope_parameters", "rope_scaling", "rotary"):
+            table = self.raw.get(name)
+            if isinstance(table, Mapping):
+                inside = table.get(kind)  # that of one kind of layer first
+                tables += [(f"{self.prefix}{name}.{kind}.", inside)] if isinstance(inside, Mapping) else []
+                tables.append((f"{self.prefix}{name}.", table))
+        for prefix, table in [*tables, (self.prefix, self.raw)]:
             for key, written in table.items():
                 same = written == value or written is value or (isinstance(written, list) and value in written)
                 if same and not isinstance(written, bool) and re.fullmatch(pattern, key):
                     return f"{prefix}{key}"
         own = self.known or self.model in ROTATE
         return f"default of {(self.model or 'the architecture') if own else 'Llama'}"
-
-
-def _list_tables(raw: Mapping[str, Any], prefix: str, kind: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the tables of a rotation with their prefixes, that of one kind of layer first."""
-    for key in ("rope_parameters", "rope_scaling", "rotary"):
-        table = raw.get(key)
-        if isinstance(table, Mapping):
-            if isinstance(table.get(kind), Mapping):
-                yield f"{prefix}{key}.{kind}.", table[kind]
-            yield f"{prefix}{key}.", table
 
 
 def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
@@ -258,11 +255,7 @@ def _write_as_before(raw: dict[str, Any]) -> None:
 
 
 def _rename(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return a file of an architecture that transformers does not know in the keys of one that it knows.
-
-    That is Llama, but for `SAME_CODE`, and DeepSeek V3 for latent attention. Raises CheckpointError where sizes are
-    missing.
-    """
+    """Return a file of an architecture that transformers does not know in the keys of one that it knows."""
     model, latent = raw.get("model_type"), raw.get("kv_lora_rank") is not None and raw.get("qk_rope_head_dim")
     written = copy.deepcopy(dict(raw))
     for key, others in ALIASES.items():

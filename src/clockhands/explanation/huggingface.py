@@ -53,6 +53,7 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
         claimed_length=claimed,
         notes=tuple(notes),
         part={**filled.raw, "model_type": filled.config.model_type} if filled.known else filled.raw,
+        prefix=filled.prefix,
         tables=filled.get("rope_parameters") or {},
         config=filled.whole,
     )

@@ -271,10 +271,7 @@ def _make_local_rotation(
 
 
 def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]) -> Rotation:
-    """Return the rotation that llama.cpp makes of the settings of a file, by the rule of its ``llama_context``.
-
-    ``tensors``: lists of factors by the names in ``FACTORS``. Raises CheckpointError for a rule that is not known.
-    """
+    """Return the rotation that llama.cpp makes of the settings of a file, by the rule of its ``llama_context``."""
     model = keys.model
     scaling = str(keys.get("rope.scaling.type") or "linear")  # what llama.cpp takes where the file says nothing
     if scaling not in ("none", "linear", "yarn", "longrope"):

@@ -22,10 +22,7 @@ from clockhands.explanation.table import Layer, Positions
 
 
 def _list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
-    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture.
-
-    Raises CheckpointError for a rule that llama.cpp does not have.
-    """
+    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture."""
     if rotation.rule in ("dynamic", "proportional") or not rotation.truncate:
         lacks = f"has no rule {rotation.rule!r}" if rotation.truncate else "always rounds the bounds of YaRN"
         raise CheckpointError(f"llama.cpp {lacks}")

@@ -64,10 +64,7 @@ def read_own(raw: Mapping[str, Any], source: str) -> Positions:
 
 
 def _list_schemes(position: Mapping[str, Any], layer: int, source: str) -> dict[str, _Options]:
-    """Return the schemes of one layer with their options: what all layers have, and its own; without ``none``.
-
-    Raises CheckpointError for entries that name no scheme.
-    """
+    """Return the schemes of one layer with their options: what all layers have, and its own; without ``none``."""
     options, kinds = position.get("options"), position.get("kinds")
     entries: list[Any] = [{"scheme": position.get("scheme"), **(options if isinstance(options, Mapping) else {})}]
     if pattern := [entry for entry in position.get("layers") or () if entry != "..."]:
@@ -87,10 +84,7 @@ def _list_schemes(position: Mapping[str, Any], layer: int, source: str) -> dict[
 
 
 def _make_rotation(options: _Options, width: int, source: str) -> Rotation:
-    """Make the rotation of a side from the options of its scheme.
-
-    Raises CheckpointError for a spectrum that is not known, and for options that a ``Rotation`` does not have.
-    """
+    """Make the rotation of a side from the options of its scheme."""
     spectrum = str(options.get("spectrum", "default"))
     if spectrum not in DEFAULTS:
         raise CheckpointError(f"{source} sets options.spectrum = {spectrum!r}, which is not known")

@@ -48,8 +48,9 @@ class Positions:
     ``entry``: where else positions enter ("a learned table of 1,024 rows"), empty for rotation alone.
     ``trained_length``, ``claimed_length``: tokens, None where the file does not say. ``notes``: what the reader should
     know. ``unread``: keys about position that this program does not read here. ``strange``: keys that look like
-    position, with their values, and are not understood. ``part``: of a ``config.json``, the part that reads text;
-    ``tables``: its ``rope_parameters`` as transformers fills them in; ``config``: all that it fills in.
+    position, with their values, and are not understood. ``part``: of a ``config.json``, the part that reads text,
+    at ``prefix`` in it; ``tables``: its ``rope_parameters`` as transformers fills them in; ``config``: all that it
+    fills in.
     """
 
     source: str
@@ -63,6 +64,7 @@ class Positions:
     unread: tuple[str, ...] = ()
     strange: tuple[tuple[str, str], ...] = ()
     part: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    prefix: str = ""
     tables: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     config: Any = field(default=None, compare=False, repr=False)
 

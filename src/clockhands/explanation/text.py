@@ -11,8 +11,6 @@ from clockhands.explanation.difference import Difference, compute_scale
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
 
-EXACT_TO = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
-"""Tokens to which whole positions are exact in a format; from the next on, neighbours become equal."""
 SHOWN = (
     "head_dim", "channels", "base", "rule", "factor", "original_length", "pairing", "direction", "amplitude",
     "logit_factor",
@@ -48,19 +46,14 @@ def _describe_layer(numbers: list[int], layer: Layer, positions: Positions, leng
         still = "how it rotates is not known" if positions.entry.startswith(NOT_KNOWN) else "rotates nothing"
         yield f"  {still}" if layer.attends else "  has no softmax attention"
         return
-    yield from _describe_rotation(rotation)
-    yield from _describe_hands(rotation, positions.trained_length, length)
-
-
-def _describe_rotation(rotation: Rotation) -> Iterator[str]:
     part = "all" if rotation.channels == rotation.head_dim else f"{rotation.channels} of"
     sense = "" if rotation.direction == 1 else ", in the opposite sense"
     yield f"  rotates {part} {rotation.head_dim} channels of a head, paired as {rotation.pairing}{sense}"
     yield f"  base {rotation.base:,.10g} ({rotation.origin.get('base', 'given')})"
     if rotation.rule != "default":
-        factor = f", factor {rotation.factor:g}" if rotation.rule not in ("longrope",) else ""
-        length = f", original length {rotation.original_length:,}" if rotation.original_length else ""
-        yield f"  rule {rotation.rule}{factor}{length} ({rotation.origin.get('rule', 'given')})"
+        factor = f", factor {rotation.factor:g}" if rotation.rule != "longrope" else ""
+        original = f", original length {rotation.original_length:,}" if rotation.original_length else ""
+        yield f"  rule {rotation.rule}{factor}{original} ({rotation.origin.get('rule', 'given')})"
     if rotation.factors and rotation.rule != "longrope":
         origin = rotation.origin.get("factors", "given")
         yield f"  plain frequencies divided by a list of {len(rotation.factors)} ({origin})"
@@ -68,6 +61,7 @@ def _describe_rotation(rotation: Rotation) -> Iterator[str]:
         yield f"  cosines and sines × {rotation.amplitude:.4f} ({rotation.origin.get('amplitude', 'the rule')})"
     if compute_scale(rotation) != 1.0:
         yield f"  so logits × {compute_scale(rotation):.4f}"
+    yield from _describe_hands(rotation, positions.trained_length, length)
 
 
 def _describe_hands(rotation: Rotation, trained: int | None, length: int | None) -> Iterator[str]:
@@ -89,10 +83,10 @@ def _describe_hands(rotation: Rotation, trained: int | None, length: int | None)
             f"  within {trained:,} tokens the fastest turns {max(rounds):,.0f} times, the slowest {min(rounds):.3g} "
             f"times; {open_hands} of {len(moving)} never come round"
         )
-    first = int(2**8 / fastest) + 1  # from 256 radians on, bfloat16 holds every second whole number alone
+    # From 2^8 on bfloat16 holds every second whole number alone, float16 from 2^11 on.
     yield (
-        f"  positions are exact to {EXACT_TO['bfloat16']:,} tokens in bfloat16, {EXACT_TO['float16']:,} in float16; an "
-        f"angle of the fastest hand made in bfloat16 can be wrong by 1 radian from position {first:,} on"
+        f"  positions are exact to {2**8:,} tokens in bfloat16, {2**11:,} in float16; an angle of the fastest hand "
+        f"made in bfloat16 can be wrong by 1 radian from position {int(2**8 / fastest) + 1:,} on"
     )
 
 
@@ -142,9 +136,23 @@ def list_warnings(positions: Positions) -> list[str]:
         f"{key} is set, but changes nothing here as {positions.program} reads the file" for key in positions.unread
     ]
     sentences += [f"{key} = {value} looks like position, and is not understood" for key, value in positions.strange]
-    for rotation in positions.rotations():
+    rotations = positions.rotations()
+    for rotation in rotations:
         sentences += _warn_of_rotation(rotation, positions)
-    sentences += _warn_of_layers(positions)
+    if len(rotations) > 1 and len({(r.rule, r.factor) for r in rotations}) > 1:
+        rules = ", ".join(sorted({f"{r.rule} (factor {r.factor:g})" for r in rotations}))
+        lost = "a program with one table for all loses one of them"
+        sentences.append(f"kinds of layers are scaled differently ({rules}); {lost}")
+    elif len({r.base for r in rotations}) > 1:
+        bases = ", ".join(f"{base:,.10g}" for base in sorted({r.base for r in rotations}))
+        lost = "a program with one base for all loses one of them"
+        sentences.append(f"kinds of layers have different bases ({bases}); {lost}")
+    still = [index for index, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
+    if rotations and still:
+        names = name_layers(still)
+        sentences.append(
+            f"{len(still)} attention layers do not rotate ({names}); a program that rotates all differs there"
+        )
     return list(dict.fromkeys(sentences))
 
 
@@ -178,20 +186,6 @@ def _warn_of_rotation(rotation: Rotation, positions: Positions) -> Iterator[str]
             f"{rotation.pairs} pairs stand still, and the others keep the frequencies of the whole width; read as "
             "partial rotation, every frequency but the first would be another"
         )
-
-
-def _warn_of_layers(positions: Positions) -> Iterator[str]:
-    rotations = positions.rotations()
-    if len(rotations) > 1 and len({(r.rule, r.factor) for r in rotations}) > 1:
-        rules = ", ".join(sorted({f"{r.rule} (factor {r.factor:g})" for r in rotations}))
-        yield f"kinds of layers are scaled differently ({rules}); a program with one table for all loses one of them"
-    elif len({r.base for r in rotations}) > 1:
-        bases = ", ".join(f"{base:,.10g}" for base in sorted({r.base for r in rotations}))
-        yield f"kinds of layers have different bases ({bases}); a program with one base for all loses one of them"
-    still = [index for index, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
-    if rotations and still:
-        names = name_layers(still)
-        yield f"{len(still)} attention layers do not rotate ({names}); a program that rotates all differs there"
 
 
 def name_layers(numbers: list[int]) -> str:

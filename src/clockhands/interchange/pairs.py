@@ -123,11 +123,7 @@ def _find_module(owner: Any, path: str) -> Any:
 
 
 def _pair_modules(ours: Any, path: str, theirs: Any, names: str, shift: float) -> Iterator[_ParameterPair]:
-    """Yield the weight of a module of ours with those of one or several of theirs, and the bias if there is one.
-
-    Where only ours has a bias, it is paired with zeros: so it is for a ModernBERT without ``classifier_bias``. Models
-    that are made from ours have every bias of ours, since their configurations are compared (``check_fields``).
-    """
+    """Yield the weight of a module of ours with those of one or several of theirs, and the bias if there is one."""
     own = _find_module(ours, path)
     if own is None:
         return

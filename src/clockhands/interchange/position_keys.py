@@ -92,11 +92,7 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
 
 
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
-    """Return the keys about position; what they leave out is found when they are read back.
-
-    What an architecture supports is told by words of ``ARCHITECTURES``, whose docstring explains each. Some are names
-    of keys, such as "no_rope_layers"; others, such as "windows", are not.
-    """
+    """Return the keys about position; what they leave out is found when they are read back."""
     supported = ARCHITECTURES[model_type]
     # The first layer with a scheme tells the options of all.
     first = {name: options for layer in reversed(layers) for name, options in layer.items()}
@@ -153,10 +149,7 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
 
 
 def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
-    """Return the schemes of every layer with all their options, so that two ways to write positions can be compared.
-
-    Raises ConfigError for what no configuration of transformers says.
-    """
+    """Return the schemes of every layer with all their options, so that two ways to write positions can be compared."""
     for name, default in (("transform", None), ("combine", "add"), ("every_layer", False)):
         if getattr(position, name) != default:
             sentence = f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so"
@@ -209,26 +202,17 @@ def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, 
 
 
 def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
-    """Return whether two rotations have equal effect in texts of 1, 1,000 and 10⁶ tokens.
-
-    They then have the same frequencies there, the same factors of cosines and of logits, the same number of channels
-    that rotate, the same number of first positions that LongRoPE does not scale (``unscaled_first``), and both or
-    neither have learned factors of their frequencies, or rotate values.
-    """
-    numbers = []
+    """Return whether two rotations have equal effect in texts of 1, 1,000 and 10⁶ tokens."""
+    if first.rotates_values != second.rotates_values or (first.alpha_F is None) != (second.alpha_F is None):
+        return False
+    rows = []
     for scheme in (first, second):
         omega = scheme.frequencies(torch.tensor([1, 1000, 10**6])).expand(3, 1, -1).flatten().tolist()
         spectrum = scheme.spectrum
         row = [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
-        numbers.append(torch.tensor(row, dtype=torch.float64))
-    ours, theirs = numbers
-    return (
-        (first.alpha_F is None) == (second.alpha_F is None)
-        and (any_pairing or first.layout == second.layout)
-        and first.rotates_values == second.rotates_values
-        and ours.shape == theirs.shape
-        and torch.allclose(ours, theirs, rtol=1e-9, atol=0.0)
-    )
+        rows.append(torch.tensor(row, dtype=torch.float64))
+    same_pairs = any_pairing or first.layout == second.layout
+    return same_pairs and rows[0].shape == rows[1].shape and torch.allclose(*rows, rtol=1e-9, atol=0.0)
 
 
 def _describe_parts(layer: Parts) -> str:

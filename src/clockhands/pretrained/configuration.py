@@ -187,10 +187,7 @@ def load_tokenizer(
 
 
 def _refuse_tokenizer_settings(settings: Mapping[str, Any], source: str | Path) -> None:
-    """Raise CheckpointError for a class of transformers that is no tokenizer, for any would be called, and a length.
-
-    The class may also stand for one whose package is not installed.
-    """
+    """Raise CheckpointError for a class of transformers that is no tokenizer, for any would be called, and a length."""
     import transformers
 
     name, length = settings.get("tokenizer_class"), settings.get("model_max_length")

@@ -81,7 +81,7 @@ def load_model(
     if folder is not None and folder != Path(source) and any((folder / name).exists() for name in (WEIGHTS, INDEX)):
         count_stored_bytes(folder, read_configuration(folder))  # judged before, where the source is a folder
     for path in sorted(folder.glob("*.safetensors")) if folder is not None else ():
-        _tell_other_frequencies(model, path)
+        _warn_of_other_frequencies(model, path)
     return model
 
 
@@ -98,7 +98,7 @@ def find_folder(source: str | Path) -> Path | None:
     return Path(cached).parent if isinstance(cached, str) else None
 
 
-def _tell_other_frequencies(model: Any, path: Path) -> None:
+def _warn_of_other_frequencies(model: Any, path: Path) -> None:
     """Warn of stored frequencies of rotation that are not the model's: transformers passes over them in silence."""
     import torch
 
@@ -145,10 +145,7 @@ def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path)
 def _judge_report(
     model: Any, report: Mapping[str, Any], source: str | Path, may_differ: tuple[str, ...], *, strict: bool
 ) -> None:
-    """Raise CheckpointError unless the weights are those of the model; tell those that have no place in it.
-
-    ``report``: what transformers found, without tied weights and those that a class documents as made again.
-    """
+    """Raise CheckpointError unless the weights are those of the model; tell those that have no place in it."""
     import transformers
 
     missing, unplaced = (
