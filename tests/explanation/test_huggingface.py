@@ -48,18 +48,6 @@ def llama(**changes: Any) -> dict[str, Any]:
     return {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2} | changes
 
 
-def test_a_pattern_of_windows_makes_layers_of_two_bases() -> None:
-    raw = {"model_type": "gemma3_text", "num_hidden_layers": 12, "sliding_window_pattern": 6, "sliding_window": 512,
-           "head_dim": 64, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
-           "rope_scaling": {"rope_type": "linear", "factor": 8.0}}  # fmt: skip
-    layers = read_huggingface(raw, "f", "transformers4").layers
-    assert [layer.kind == "full_attention" for layer in layers] == [number % 6 == 5 for number in range(12)]
-    assert [(layer.rotation.base, layer.rotation.factor, layer.window) for layer in (layers[0], layers[5])] == [  # type: ignore[union-attr]
-        (1e4, 1.0, 512),
-        (1e6, 8.0, None),
-    ]
-
-
 @pytest.mark.parametrize(
     ("raw", "told"),
     [

@@ -14,9 +14,9 @@ from clockhands.explanation.other_files import lay_over, read_megatron, read_par
 
 PARAMS: dict[str, Any] = {
     "dim": 4096, "n_layers": 4, "head_dim": 128, "n_heads": 32, "rope_theta": 1e6, "max_position_embeddings": 262144,
-    "yarn": {"factor": 16.0, "original_max_position_embeddings": 16384, "beta": 32.0, "alpha": 1.0,
-             "apply_scale": False},
+    "yarn": {"factor": 16.0, "original_max_position_embeddings": 16384, "apply_scale": False},
 }  # fmt: skip
+"""beta is 32 and alpha 1 where they are not said, as in transformers (Peng et al. 2023, section 3.2)."""
 MINISTRAL: dict[str, Any] = {
     "model_type": "ministral3", "head_dim": 128, "num_hidden_layers": 4, "max_position_embeddings": 262144,
     "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "mscale": 1.0, "mscale_all_dim": 1.0,
@@ -205,13 +205,6 @@ def test_overrides_replace_tables_and_are_merged_into_parts() -> None:
     ):
         with pytest.raises(UsageError, match=told):
             lay_over(raw, wrong)
-
-
-def test_what_mistrals_file_leaves_out_has_the_defaults_of_yarn() -> None:
-    """beta 32 and alpha 1, those of the paper and of transformers (Peng et al. 2023, section 3.2)."""
-    shorter = {key: value for key, value in PARAMS["yarn"].items() if key not in ("alpha", "beta")}
-    rotation = read_params({**PARAMS, "yarn": shorter}, "params.json").layers[0].rotation
-    assert rotation is not None and (rotation.beta_fast, rotation.beta_slow) == (32.0, 1.0)
 
 
 META: dict[str, Any] = {"dim": 4096, "n_layers": 2, "n_heads": 32, "multiple_of": 1024, "ffn_dim_multiplier": 1.3}

@@ -11,8 +11,8 @@ from clockhands.errors import CheckpointError, ConfigError, UsageError, describe
 from clockhands.explanation.difference import compare
 from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
-from clockhands.explanation.llama_cpp import find_architecture, read_settings
-from clockhands.explanation.llama_cpp_settings import list_settings, write_llama_flags
+from clockhands.explanation.llama_cpp import FLAGS, NAMES, find_architecture, read_settings
+from clockhands.explanation.llama_cpp_settings import list_settings
 from clockhands.explanation.other_files import lay_over
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
@@ -245,12 +245,18 @@ def _write_gguf(positions: Positions) -> str:
 
 
 def _write_llama_flags(positions: Positions) -> str:
-    """Write flags of llama.cpp."""
+    """Write flags of llama.cpp; none of the amplitude counts under a ramp, so the key of the file is overridden."""
     name, values = _read_as_llama_cpp(positions)
     start = f"{name}.rope."
-    flags = write_llama_flags(
-        {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(start)}, name
-    )
+    entries = {NAMES["rule"]: "none"}
+    entries |= {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(start)}
+    words = []
+    for field, flag in FLAGS.items():
+        if (value := entries.get(NAMES.get(field, ""))) is not None:
+            words.append(f"{flag} {value if isinstance(value, str) else format(value, '.10g')}")
+    if NAMES["amplitude"] in entries:
+        words.append(f"--override-kv {name}.{NAMES['amplitude']}=float:{entries[NAMES['amplitude']]:.10g}")
+    flags = " ".join(words)
     # Over a file that says nothing of how it rotates, the flags must say the same.
     said = [key for key in values if key.startswith(f"{start}scaling.") or key == f"{start}freq_base"]
     bare = {key: value for key, value in values.items() if key not in said}

@@ -188,7 +188,13 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
         except Exception as fault:  # whatever a class of transformers says of a value
             reason = cut_long_line(" ".join(str(fault).split()))
             raise CheckpointError(f"transformers cannot read {source}: {reason or type(fault).__name__}") from fault
-    while inside := next((key for key in INSIDE if _is_part(config, part, key)), None):
+    while True:
+        # A part that reads text: but for BLT's, which is none of its own where no file has it.
+        own = hasattr(type(config), "rope_parameters")
+        parts = (key for key in INSIDE if key in part or key == "text_config" or not own)
+        inside = next((key for key in parts if isinstance(getattr(config, key, None), PreTrainedConfig)), None)
+        if inside is None:
+            break
         config, inner = getattr(config, inside), part.get(inside)
         if isinstance(inner, dict):  # else the file is flat, and its keys are handed on
             part, prefix = inner, f"{prefix}{inside}."
@@ -202,15 +208,6 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
 
 def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
     return isinstance(raw.get("model_type"), str) and raw["model_type"] in mapping
-
-
-def _is_part(config: Any, raw: Mapping[str, Any], key: str) -> bool:
-    """Whether a part of a configuration reads text: but for BLT's, which is none of its own where no file has it."""
-    from transformers import PreTrainedConfig
-
-    part = getattr(config, key, None)
-    declared = hasattr(type(config), "rope_parameters") and key != "text_config"
-    return isinstance(part, PreTrainedConfig) and (key in raw or not declared)
 
 
 def _check_sizes(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:

@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation.gguf import FACTORS
 from clockhands.explanation.llama_cpp import (
     BETAS,
-    FLAGS,
     NAMES,
     find_architecture,
     load_llama_facts,
     parse_flags,
     read_settings,
 )
-from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.rotation import temperature_of
 from clockhands.explanation.table import Layer, Positions
-
-
-def _list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
-    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture."""
-    if rotation.rule in ("dynamic", "proportional") or not rotation.truncate:
-        lacks = f"has no rule {rotation.rule!r}" if rotation.truncate else "always rounds the bounds of YaRN"
-        raise CheckpointError(f"llama.cpp {lacks}")
-    yarn = rotation.rule == "yarn"
-    fields = ["base", "channels"]
-    fields += ["rule", "factor"] if rotation.rule in ("linear", "yarn") else []
-    fields += ["original_length"] if yarn else []
-    fields += [name for name, default in BETAS.items() if yarn and getattr(rotation, name) != default]
-    fields += ["extrapolation"] if yarn and rotation.extrapolation != 1 else []
-    entries = {NAMES[name]: getattr(rotation, name) for name in fields if getattr(rotation, name) is not None}
-    beside = rotation.amplitude / (temperature_of(rotation.factor, 1.0) if yarn else 1.0)
-    return entries | ({NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {})
-
-
-def write_llama_flags(keys: Mapping[str, float | int | str], model: str) -> str:
-    """Return flags of llama.cpp that tell it keys of ``_list_llama_keys``.
-
-    The amplitude has none, as ``--yarn-attn-factor`` counts only without a ramp: the key of the file is overridden.
-    """
-    entries = {NAMES["rule"]: "none", **keys}
-    by_key = {NAMES[name]: flag for name, flag in FLAGS.items() if name in NAMES}
-    flags = [f"{flag} {entries[key] if isinstance(entries[key], str) else format(entries[key], '.10g')}"
-             for key, flag in by_key.items() if key in entries]  # fmt: skip
-    if NAMES["amplitude"] in entries:
-        flags.append(f"--override-kv {model}.{NAMES['amplitude']}=float:{entries[NAMES['amplitude']]:.10g}")
-    return " ".join(flags)
 
 
 def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
@@ -64,7 +32,17 @@ def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dic
     rotation = (whole or local)[0]
     entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
     entries |= {"block_count": len(positions.layers), "attention.key_length": rotation.head_dim}
-    entries |= _list_llama_keys(rotation)
+    if rotation.rule in ("dynamic", "proportional") or not rotation.truncate:
+        lacks = f"has no rule {rotation.rule!r}" if rotation.truncate else "always rounds the bounds of YaRN"
+        raise CheckpointError(f"llama.cpp {lacks}")
+    yarn = rotation.rule == "yarn"
+    fields = ["base", "channels", *(["rule", "factor"] if rotation.rule in ("linear", "yarn") else [])]
+    if yarn:
+        fields += ["original_length", *(name for name, usual in BETAS.items() if getattr(rotation, name) != usual)]
+        fields += ["extrapolation"] if rotation.extrapolation != 1 else []
+    entries |= {NAMES[name]: getattr(rotation, name) for name in fields if getattr(rotation, name) is not None}
+    beside = rotation.amplitude / (temperature_of(rotation.factor, 1.0) if yarn else 1.0)
+    entries |= {NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {}
     attends = [int(layer.attends) for layer in positions.layers]
     if not all(attends):
         entries["attention.head_count_kv"] = attends

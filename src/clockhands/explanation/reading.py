@@ -43,26 +43,24 @@ def read_positions(
         raise UsageError(f"--hf-overrides change a config.json, and {source} is none")
     if path.suffix == ".gguf" and path.is_file():
         return read_gguf(path, llama_flags)
-    positions = _read_other(source, path, program, overrides, is_config=is_config)
+    name, raw = str(source), dict[str, Any]()
+    if is_config or path.name == "params.json":
+        raw = read_json(path) if path.is_file() else read_configuration(source)
+    is_params = path.name == "params.json" or ("model_type" not in raw and "dim" in raw and "n_heads" in raw)
+    is_own = raw.get("model_type") == OWN
+    if overrides is not None and (is_params or is_own):
+        raise UsageError(f"--hf-overrides change a config.json of transformers, and that of {source} is none")
+    if is_params:
+        positions = read_params(raw, name)
+    elif not is_config:
+        positions = read_megatron(read_document(path, CheckpointError, "the arguments", LARGEST_ARGUMENTS), name)
+    elif is_own:
+        positions = read_own(raw, name)
+    else:
+        raw = raw if overrides is None else lay_over(raw, overrides)
+
+        def read(changed: Mapping[str, Any]) -> Positions:
+            return read_huggingface(changed, name, program)
+
+        positions = mark_unread(raw, read(raw), read)
     return apply_llama_flags(positions, llama_flags) if llama_flags else positions
-
-
-def _read_other(source: str | Path, path: Path, program: str, overrides: str | None, *, is_config: bool) -> Positions:
-    """Read a file that is no GGUF."""
-    if path.name == "params.json" and path.is_file():
-        return read_params(read_json(path), str(source))
-    if not is_config:
-        return read_megatron(read_document(path, CheckpointError, "the arguments", LARGEST_ARGUMENTS), str(source))
-    raw = read_json(path) if path.is_file() else read_configuration(source)
-    is_params = "model_type" not in raw and "dim" in raw and "n_heads" in raw
-    if is_params or raw.get("model_type") == OWN:
-        if overrides is not None:
-            raise UsageError(f"--hf-overrides change a config.json of transformers, and that of {source} is none")
-        return (read_params if is_params else read_own)(raw, str(source))
-    if overrides is not None:
-        raw = lay_over(raw, overrides)
-
-    def read(changed: Mapping[str, Any]) -> Positions:
-        return read_huggingface(changed, str(source), program)
-
-    return mark_unread(raw, read(raw), read)

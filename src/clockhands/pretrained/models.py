@@ -69,6 +69,8 @@ def load_model(
     """
     if os.path.lexists(settings := Path(source) / GENERATION):
         read_json(settings)  # transformers passes over a damaged one in silence, and ends texts by another token
+    from huggingface_hub import try_to_load_from_cache
+
     # Weights of other sizes are ignored here so that the report names them.
     with forbid_questions(), without_bars(), quiet("transformers"):
         model, report = opener.from_pretrained(
@@ -77,25 +79,15 @@ def load_model(
         )  # fmt: skip
     _judge_report(model, report, source, may_differ, strict=strict)
     refuse_untied(model, dict(model.named_parameters(remove_duplicate=False)), source)
-    folder = find_folder(source)
+    folder: Path | None = Path(source)
+    if not folder.is_dir():  # a name of the hub, whose files are in its cache by now
+        cached = try_to_load_from_cache(str(source), CONFIG) if str(source).count("/") <= 1 else None
+        folder = Path(cached).parent if isinstance(cached, str) else None
     if folder is not None and folder != Path(source) and any((folder / name).exists() for name in (WEIGHTS, INDEX)):
         count_stored_bytes(folder, read_configuration(folder))  # judged before, where the source is a folder
     for path in sorted(folder.glob("*.safetensors")) if folder is not None else ():
         _warn_of_other_frequencies(model, path)
     return model
-
-
-def find_folder(source: str | Path) -> Path | None:
-    """Return the folder of a model: itself, or that of a name in the cache of the hub; None where there is none."""
-    from huggingface_hub import try_to_load_from_cache
-
-    if Path(source).is_dir():
-        return Path(source)
-    try:
-        cached = try_to_load_from_cache(str(source), CONFIG)
-    except ValueError:  # no name of the hub
-        return None
-    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def _warn_of_other_frequencies(model: Any, path: Path) -> None:
@@ -223,17 +215,19 @@ def count_numbers(opener: Any, config: Any, *, trust_remote_code: bool = False) 
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
-_ROOM = 1.2
-"""What a model needs besides its weights, as a factor."""
-
-
 def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
     """Count what the tensors of a folder take as float32, from the headers of their files.
 
     ``raw``: its configuration. Raises CheckpointError for a file that is damaged, for an index that does not tell where
     each weight is, and for whole numbers in place of weights, where the configuration says nothing of quantisation.
     """
+    import transformers
+
     count, holders = 0, dict[str, Path]()
+    # What may be left out for another that is the same: an index often names it all the same.
+    classes = (getattr(transformers, saved_from, None) for saved_from in raw.get("architectures") or ())
+    pairs = [dict(getattr(cls, "_tied_weights_keys", None) or {}) for cls in classes]
+    tied = "|".join(name for pair in pairs for name in (*pair, *pair.values()))
     for path, names in list_weight_files(folder, raw).items():
         try:
             with safe_open(path, framework="pt") as file:
@@ -244,8 +238,8 @@ def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
             raise CheckpointError(
                 f"{path} is no safetensors file, or a damaged one: {first_line(fault)}; put back a whole copy"
             ) from fault
-        lost = sorted(names - kinds.keys())
-        if lost and (lost := [name for name in lost if not _may_be_tied(name, raw)]):
+        lost = [name for name in sorted(names - kinds.keys()) if not (tied and re.search(tied, name))]
+        if lost:
             raise CheckpointError(f"{path} does not hold {lost[0]}, which the index beside it says; put back both")
         for name, kind in kinds.items():
             if name in holders:
@@ -260,20 +254,11 @@ def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
     return count
 
 
-def _may_be_tied(name: str, raw: Mapping[str, Any]) -> bool:
-    """Return whether a weight may be left out for another that is the same: an index often names it all the same."""
-    import transformers
-
-    classes = (getattr(transformers, saved_from, None) for saved_from in raw.get("architectures") or ())
-    tied = (getattr(cls, "_tied_weights_keys", None) or {} for cls in classes)
-    return any(re.search(pattern, name) for pairs in tied for pattern in (*pairs, *dict(pairs).values()))
-
-
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
     """Raise CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
     if available is None:
         available = measure_free_memory()
-    if needed * _ROOM > available:
+    if needed * 1.2 > available:  # a fifth more to run
         raise CheckpointError(
             f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "
             "of memory are free; use a machine with more, or a smaller model of the family"
