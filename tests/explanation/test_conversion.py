@@ -16,10 +16,9 @@ from transformers import CONFIG_MAPPING
 from clockhands.errors import ConfigError, UsageError
 from clockhands.explanation import compare, convert, read_positions
 from clockhands.explanation.filled import load_families
-from clockhands.explanation.huggingface import read_huggingface
+from clockhands.explanation.huggingface import lay_over, read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
 from clockhands.explanation.llama_cpp_settings import apply_llama_flags
-from clockhands.explanation.other_files import lay_over
 from tests.explanation.modules import rotary_modules
 from tests.explanation.test_filled import read_by_transformers
 from tests.explanation.test_llama_cpp import by_llama_cpp

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import CONFIG_MAPPING
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import describe
-from clockhands.explanation.huggingface import read_huggingface
+from clockhands.explanation.huggingface import lay_over, read_huggingface
 from tests.explanation.modules import rotary_modules
 
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 1024}
@@ -136,6 +136,8 @@ def test_a_model_that_rotates_nothing_is_not_told_to_rotate(raw: dict[str, Any])
 def test_hands_that_all_stand_still_are_told() -> None:
     still = {"rope_type": "proportional", "partial_rotary_factor": 0.0}
     assert "no hand moves" in describe(read_huggingface(llama(rope_parameters=still), "f"))
+    slow = {"rope_type": "linear", "factor": 1e308}  # no turn within any number of tokens that can be written
+    assert "can be wrong" not in describe(read_huggingface(llama(rope_scaling=slow), "f"))
 
 
 def test_an_unknown_architecture_is_read_as_llama_and_that_is_told() -> None:
@@ -153,3 +155,25 @@ def test_the_temperature_of_queries_is_told_where_there_is_one() -> None:
         for beta in ({}, {"llama_4_scaling_beta": 0.1})
     ]
     assert told == ["", "queries × (1 + 0.1 ln(1 + ⌊p/16384⌋)) at position p"]
+
+
+def test_overrides_replace_tables_and_are_merged_into_parts() -> None:
+    """``ModelConfig._apply_dict_overrides`` of vLLM: what is no configuration of its own is set as it stands."""
+    raw = {"model_type": "llama", "rope_theta": 5e5, "rope_parameters": {"rope_type": "llama3", "factor": 8.0}}
+    rule = {"rope_type": "default", "rope_theta": 10000.0}
+    for key, table, made in (
+        ("rope_parameters", {"rope_theta": 1e6}, {**rule, "rope_theta": 1e6}),
+        ("rope_scaling", {"type": "x", "rope_theta": 2.0}, {"rope_type": "x", "type": "x", "rope_theta": 2.0}),
+    ):
+        assert lay_over(raw, json.dumps({key: table})) == {"model_type": "llama", "rope_parameters": made}
+    inside = lay_over({"text_config": raw}, json.dumps({"text_config": {"rope_parameters": {"factor": 4.0}}}))
+    assert inside["text_config"] == {**raw, "rope_parameters": {"rope_type": "llama3", "factor": 4.0}}
+    assert lay_over(raw, '{"rope_theta": 7.0}') == {**raw, "rope_theta": 7.0}
+    assert raw["rope_parameters"] == {"rope_type": "llama3", "factor": 8.0}
+    for wrong, told in (
+        ("{", "not JSON"),
+        ("[1]", "not a table"),
+        ('{"rope_scaling": {"rope_type": "linear", "factor": 2.0}}', "without rope_theta"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            lay_over(raw, wrong)

@@ -1,8 +1,7 @@
-"""Mistral's params.json, Megatron's arguments, vLLM's overrides."""
+"""Mistral's params.json, Megatron's arguments."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import compare
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.other_files import lay_over, read_megatron, read_params
+from clockhands.explanation.other_files import read_megatron, read_params
 
 PARAMS: dict[str, Any] = {
     "dim": 4096, "n_layers": 4, "head_dim": 128, "n_heads": 32, "rope_theta": 1e6, "max_position_embeddings": 262144,
@@ -185,28 +184,6 @@ def test_a_text_without_sizes_is_no_training() -> None:
         read_megatron("--num-layers many", "a.txt")
 
 
-def test_overrides_replace_tables_and_are_merged_into_parts() -> None:
-    """``ModelConfig._apply_dict_overrides`` of vLLM: what is no configuration of its own is set as it stands."""
-    raw = {"model_type": "llama", "rope_theta": 5e5, "rope_parameters": {"rope_type": "llama3", "factor": 8.0}}
-    rule = {"rope_type": "default", "rope_theta": 10000.0}
-    for key, table, made in (
-        ("rope_parameters", {"rope_theta": 1e6}, {**rule, "rope_theta": 1e6}),
-        ("rope_scaling", {"type": "x", "rope_theta": 2.0}, {"rope_type": "x", "type": "x", "rope_theta": 2.0}),
-    ):
-        assert lay_over(raw, json.dumps({key: table})) == {"model_type": "llama", "rope_parameters": made}
-    inside = lay_over({"text_config": raw}, json.dumps({"text_config": {"rope_parameters": {"factor": 4.0}}}))
-    assert inside["text_config"] == {**raw, "rope_parameters": {"rope_type": "llama3", "factor": 4.0}}
-    assert lay_over(raw, '{"rope_theta": 7.0}') == {**raw, "rope_theta": 7.0}
-    assert raw["rope_parameters"] == {"rope_type": "llama3", "factor": 8.0}
-    for wrong, told in (
-        ("{", "not JSON"),
-        ("[1]", "not a table"),
-        ('{"rope_scaling": {"rope_type": "linear", "factor": 2.0}}', "without rope_theta"),
-    ):
-        with pytest.raises(UsageError, match=told):
-            lay_over(raw, wrong)
-
-
 META: dict[str, Any] = {"dim": 4096, "n_layers": 2, "n_heads": 32, "multiple_of": 1024, "ffn_dim_multiplier": 1.3}
 
 
@@ -239,6 +216,8 @@ def test_metas_llama_4_has_layers_without_rotation_and_chunks() -> None:
         ({**PARAMS, "rope_theta": 10**400}, "not a finite number"),
         ({**PARAMS, "rope_theta": True}, "rope_theta = True"),
         ({**PARAMS, "n_layers": 0}, "n_layers = 0; it must be at least 1"),
+        ({**EXECUTORCH, "rope_scaling_long_factor": True}, "what is no list"),
+        ({**EXECUTORCH, "partial_rotary_factor": 1e308}, "channels rotate; a head has"),
         ({**META, "n_heads": 1.5}, "n_heads = 1.5; it must be a whole number"),
         ({**META, "dim": None}, "has no dim"),
     ],

@@ -9,11 +9,10 @@ from typing import Any, NoReturn
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
 from clockhands.explanation.difference import compare
-from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
+from clockhands.explanation.huggingface import PROGRAMS, lay_over, read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
 from clockhands.explanation.llama_cpp import FLAGS, NAMES, find_architecture, read_settings
 from clockhands.explanation.llama_cpp_settings import list_settings
-from clockhands.explanation.other_files import lay_over
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 

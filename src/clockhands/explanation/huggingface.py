@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation.filled import IN_ATTENTION, ROTATE, Filled, fill_in
 from clockhands.explanation.huggingface_rotation import make_rotation
 from clockhands.explanation.numbers import check_count, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import NOT_KNOWN, WITHOUT_ATTENTION, Layer, Positions
 from clockhands.progress import quiet
+from clockhands.reading import parse_json
 
 PROGRAMS = {
     "transformers5": "transformers 5",
@@ -172,3 +174,40 @@ def _describe_temperature(filled: Filled, rotation: Rotation | None, attends: bo
         beta = check_number(beta, f"{filled.prefix}rope_parameters.llama_4_scaling_beta", filled.source)
         return f"queries × (1 + {beta:g} ln(1 + ⌊p/{rotation.original_length}⌋)) at position p"
     return ""
+
+
+def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
+    """Return a configuration with vLLM's ``--hf-overrides`` laid over it: parts of it are merged, tables replaced.
+
+    Raises UsageError for what is not a JSON table.
+    """
+    try:
+        changes = parse_json(overrides)
+    except ValueError as fault:
+        raise UsageError(f"--hf-overrides {overrides!r} is not JSON: {fault}") from fault
+    if not isinstance(changes, dict):
+        raise UsageError(f'--hf-overrides {overrides!r} is not a table; write {{"rope_parameters": {{...}}}}')
+
+    def merge(into: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        for key, value in changes.items():
+            inside = into.get(key)
+            into[key] = merge(inside, value) if isinstance(value, dict) and isinstance(inside, dict) else value
+        return into
+
+    laid = copy.deepcopy(dict(raw))
+    for key, value in changes.items():
+        if key not in ("rope_parameters", "rope_scaling") or not isinstance(value, dict):
+            merge(laid, {key: value})
+            continue
+        if key == "rope_scaling" and value.get("rope_theta") is None:
+            raise UsageError(
+                "--hf-overrides set rope_scaling without rope_theta: transformers 5 then has the base null, with which "
+                "vLLM computes nothing; give rope_parameters, with rope_theta in it"
+            )
+        # vLLM puts such a table in place of the whole that transformers made of the file: base and share are lost too.
+        for name in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
+            laid.pop(name, None)
+        usual = {"rope_type": value.get("type", "default"), "rope_theta": 10000.0}
+        by_kind = any(isinstance(inside, dict) for inside in value.values())
+        laid["rope_parameters"] = value if by_kind else {**usual, **value}
+    return laid

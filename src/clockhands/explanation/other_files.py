@@ -1,22 +1,28 @@
-"""Reads ``params.json`` of Mistral, Meta and ExecuTorch, and Megatron's arguments; lays vLLM's overrides over files."""
+"""Reads ``params.json`` of Mistral, Meta and ExecuTorch, and Megatron's arguments."""
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.errors import CheckpointError, UsageError, show_value
+from clockhands.errors import CheckpointError, show_value
 from clockhands.explanation.filled import POSITION
-from clockhands.explanation.numbers import MOST_LAYERS, Flags, check_count, check_layers, check_number, split_command
+from clockhands.explanation.numbers import (
+    MOST_LAYERS,
+    MOST_TOKENS,
+    Flags,
+    check_count,
+    check_layers,
+    check_number,
+    split_command,
+)
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import WITHOUT_ATTENTION, Layer, Positions
-from clockhands.reading import parse_json
 
 EXECUTORCH = (
     *("use_hf_rope", "no_rope_layer_interval", "rope_freq_base", "rope_scale_factor", "partial_rotary_factor"),
@@ -129,6 +135,8 @@ def _read_executorch(params: _Params, count: int) -> Positions:
     origin, unread = rotation.origin, list[str]()
     original, claimed = params.count("original_max_position_embeddings"), params.count("max_position_embeddings")
     lists = [params.get(f"rope_scaling_{length}_factor") for length in ("short", "long")]
+    if not all(isinstance(factors, (list, type(None))) for factors in lists):
+        raise CheckpointError(f"{source} sets rope_scaling_short_factor or rope_scaling_long_factor to what is no list")
     share, scaled = params.number("partial_rotary_factor", default=1.0), params.get("use_scaled_rope") is True
     factor, high = params.number("rope_scale_factor", default=8.0), params.number("high_freq_factor", default=4.0)
     amplitude = params.number("rope_scaling_attention_factor", default=0.0)
@@ -136,7 +144,7 @@ def _read_executorch(params: _Params, count: int) -> Positions:
         unread = ["use_scaled_rope"] if scaled else []
         if share != 1:
             origin["channels"] = "partial_rotary_factor"
-            rotation = dataclasses.replace(rotation, channels=int(rotation.head_dim * share))
+            rotation = dataclasses.replace(rotation, channels=int(min(rotation.head_dim * share, MOST_TOKENS)))
         if any(lists):
             short, long = (tuple(check_number(x, "rope_scaling_*_factor", source) for x in y or ()) for y in lists)
             ratio = claimed / original if claimed and original else 1.0
@@ -411,40 +419,3 @@ def _make_megatron_rotation(known: argparse.Namespace, kind: str, source: str) -
         origin["rule"] = origin["factor"] = "--rotary-seq-len-interpolation-factor"
         return dataclasses.replace(rotation, rule="linear", factor=divisor)
     return rotation
-
-
-def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
-    """Return a configuration with vLLM's ``--hf-overrides`` laid over it: parts of it are merged, tables replaced.
-
-    Raises UsageError for what is not a JSON table.
-    """
-    try:
-        changes = parse_json(overrides)
-    except ValueError as fault:
-        raise UsageError(f"--hf-overrides {overrides!r} is not JSON: {fault}") from fault
-    if not isinstance(changes, dict):
-        raise UsageError(f'--hf-overrides {overrides!r} is not a table; write {{"rope_parameters": {{...}}}}')
-
-    def merge(into: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        for key, value in changes.items():
-            inside = into.get(key)
-            into[key] = merge(inside, value) if isinstance(value, dict) and isinstance(inside, dict) else value
-        return into
-
-    laid = copy.deepcopy(dict(raw))
-    for key, value in changes.items():
-        if key not in ("rope_parameters", "rope_scaling") or not isinstance(value, dict):
-            merge(laid, {key: value})
-            continue
-        if key == "rope_scaling" and value.get("rope_theta") is None:
-            raise UsageError(
-                "--hf-overrides set rope_scaling without rope_theta: transformers 5 then has the base null, with which "
-                "vLLM computes nothing; give rope_parameters, with rope_theta in it"
-            )
-        # vLLM puts such a table in place of the whole that transformers made of the file: base and share are lost too.
-        for name in ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"):
-            laid.pop(name, None)
-        usual = {"rope_type": value.get("type", "default"), "rope_theta": 10000.0}
-        by_kind = any(isinstance(inside, dict) for inside in value.values())
-        laid["rope_parameters"] = value if by_kind else {**usual, **value}
-    return laid

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
-from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
+from clockhands.explanation.huggingface import PROGRAMS, lay_over, read_huggingface
 from clockhands.explanation.llama_cpp import read_gguf
 from clockhands.explanation.llama_cpp_settings import apply_llama_flags
-from clockhands.explanation.other_files import lay_over, read_megatron, read_params
+from clockhands.explanation.other_files import read_megatron, read_params
 from clockhands.explanation.own_runs import read_own
 from clockhands.explanation.table import Positions
 from clockhands.explanation.unread import mark_unread

@@ -84,10 +84,10 @@ def _describe_hands(rotation: Rotation, trained: int | None, length: int | None)
             f"times; {open_hands} of {len(moving)} never come round"
         )
     # From 2^8 on bfloat16 holds every second whole number alone, float16 from 2^11 on.
-    yield (
-        f"  positions are exact to {2**8:,} tokens in bfloat16, {2**11:,} in float16; an angle of the fastest hand "
-        f"made in bfloat16 can be wrong by 1 radian from position {int(2**8 / fastest) + 1:,} on"
-    )
+    first = 2**8 / fastest
+    wrong = "an angle of the fastest hand made in bfloat16 can be wrong by 1 radian from position"
+    late = f"; {wrong} {int(first) + 1:,} on" if math.isfinite(first) else ""
+    yield f"  positions are exact to {2**8:,} tokens in bfloat16, {2**11:,} in float16{late}"
 
 
 def describe_difference(difference: Difference | None, first: Positions, second: Positions) -> str:
