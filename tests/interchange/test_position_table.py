@@ -50,14 +50,9 @@ class Peer:
     restore: Callable[[Tensor], Tensor] | None = None  # where values are rotated: from the order of ours to theirs
 
 
-def _rotating_first(heads: Tensor) -> Tensor:
-    """The slice of 4 channels that rotates, before those that do not (MLA has it behind them)."""
-    return torch.cat([heads[..., 8:], heads[..., :8]], dim=-1)
-
-
-def _rotating_last(heads: Tensor) -> Tensor:
-    """The way back from ``_rotating_first``."""
-    return torch.cat([heads[..., 4:], heads[..., :4]], dim=-1)
+def _move_first(count: int) -> Callable[[Tensor], Tensor]:
+    """Put the last ``count`` of 12 channels first: MLA has the slice that rotates, of 4, behind the others."""
+    return lambda heads: torch.cat([heads[..., 12 - count :], heads[..., : 12 - count]], dim=-1)
 
 
 PEERS = {
@@ -75,7 +70,7 @@ PEERS = {
             "o_lora_rank": 4, "o_groups": 2, "layer_types": ["sliding_attention"] * LAYERS, "moe_intermediate_size": 16,
             "mlp_layer_types": ["moe"] * LAYERS, "n_routed_experts": 2, "num_experts_per_tok": 1, "hc_mult": 2,
         },
-        reorder=_rotating_first, restore=_rotating_last,
+        reorder=_move_first(4), restore=_move_first(8),
     ),
     "mistral-large-4": Peer(
         "MistralLarge4TextModel",
@@ -84,7 +79,7 @@ PEERS = {
             "num_key_value_heads": 4, "first_k_dense_replace": LAYERS, "rope_parameters": YARN, "index_head_dim": 8,
             "index_n_heads": 2, "index_topk": 64,
         },
-        "apply_rotary_pos_emb_interleave", _rotating_first,
+        "apply_rotary_pos_emb_interleave", _move_first(4),
     ),
     "gemma-4": Peer(
         "Gemma4ForCausalLM",
@@ -165,7 +160,8 @@ def build_layers(theirs: Any) -> list[Scheme]:
 def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Take the model's own positions out, and put our attention in; return the layers that have called it."""
     module = __import__(type(theirs).__module__, fromlist=["_"])
-    monkeypatch.setattr(module, peer.rotate, lambda q, *rest, **named: (q, rest[0]) if _is_heads(rest) else q)
+    # Keys come beside queries, or cosines of three axes: Gemma 4 rotates the one after the other.
+    monkeypatch.setattr(module, peer.rotate, lambda q, *rest, **named: (q, rest[0]) if rest[0].dim() == 4 else q)
     called: list[int] = []
 
     def ours(layer: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, scaling: float, **rest: Any) -> Any:
@@ -190,16 +186,8 @@ def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: py
 
 def _make_mask(*_: Any, **settings: Any) -> Tensor | None:
     """The causal mask, which Mistral Large 4 cuts by itself; what else is masked, our schemes have to say."""
-    return (
-        torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.bool).tril()
-        if settings.get("allow_is_causal_skip") is False
-        else None
-    )
-
-
-def _is_heads(rest: tuple[Any, ...]) -> bool:
-    """Whether keys come beside queries; Gemma 4 rotates the one after the other."""
-    return rest[0].dim() == 4
+    cut = settings.get("allow_is_causal_skip") is False
+    return torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.bool).tril() if cut else None
 
 
 @pytest.mark.parametrize(("name", "without"), CASES)

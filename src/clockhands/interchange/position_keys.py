@@ -171,32 +171,25 @@ def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
 
 
 def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing: bool) -> bool:
-    """Return whether a layer computes the same with both: the same schemes, with options that have the same effect.
-
-    ``causal``: whether the layer has a causal mask, behind which a window to the right changes nothing.
-    ``any_pairing``: whether rotations of other pairs of channels count as equal.
-    """
+    """Return whether a layer computes the same with both; ``any_pairing``: with rotations of other pairs too."""
     if set(ours) != set(theirs):
         return False
     for scheme in ours:
-        if ours[scheme] == theirs[scheme]:
-            continue
-        if scheme == "rope":
-            first, second = (RoPE.from_options(head_dim, **parts["rope"]) for parts in (ours, theirs))
-            if not _rotate_equally(first, second, any_pairing):
+        first, second = dict(ours[scheme]), dict(theirs[scheme])
+        if scheme == "rope" and first != second:
+            if not _rotate_equally(
+                *(RoPE.from_options(head_dim, **options) for options in (first, second)), any_pairing
+            ):
                 return False
             continue
-        simplified = []
-        for parts in (ours, theirs):
-            options = dict(parts[scheme])
+        for options in (first, second):
             if scheme == "ssmax":
                 del options["start"]  # of its parameter, which the weights tell
             if scheme == "window" and (causal or options["right"] is None):
-                # Without a causal mask, a window that does not say how far it reaches to the right reaches as far as
-                # to the left.
+                # Behind a causal mask a window to the right changes nothing; without one it reaches as far as to the
+                # left where nothing is said.
                 options["right"] = 0 if causal else options["left"]
-            simplified.append(options)
-        if simplified[0] != simplified[1]:
+        if first != second:
             return False
     return True
 
