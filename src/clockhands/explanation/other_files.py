@@ -242,7 +242,6 @@ MEGATRON_POSITION = re.compile("rope|rotary|yarn|window|position-emb|chunk-atten
 """What flags about position have in their names."""
 MEGATRON_OTHER = re.compile("fusion|fused|loss-scale|^--(no|add)-position-embedding$|relative-attention|vision|indexer")
 """Flags that look so, and change no position: of kernels, of the loss, and of other kinds of positions."""
-LEARNED = "learned_absolute"
 
 
 def _split_megatron(text: str, source: str) -> list[str]:
@@ -281,7 +280,7 @@ def read_megatron(text: str, source: str) -> Positions:
         flags.add_argument(f"--{name}", *([f"--{NEMO[name]}"] if name in NEMO else []), type=kind)
     for name in ("no-rope-freq", "window-size", "window-attn-skip-freq", "rope-type"):
         flags.add_argument(f"--{name}")
-    flags.add_argument("--position-embedding-type", default=LEARNED)
+    flags.add_argument("--position-embedding-type", default="learned_absolute")
     for name in ("use-rotary-position-embeddings", "rotary-interleaved", "use-rope-scaling", "multi-latent-attention"):
         flags.add_argument(f"--{name}", action="store_true")
     for name in ("yarn-correction-range-round-to-int", "no-yarn-correction-range-round-to-int"):
@@ -298,7 +297,7 @@ def read_megatron(text: str, source: str) -> Positions:
             check(value, f"--{name}", source)
     kind = "rope" if known.use_rotary_position_embeddings else known.position_embedding_type
     rows = known.max_position_embeddings or "an unknown number of"
-    entries = {LEARNED: f"a learned table of {rows} rows", "relative": "a bias for each distance (relative)"}
+    entries = {"learned_absolute": f"a learned table of {rows} rows", "relative": "a bias for each distance (relative)"}
     rotation = _make_megatron_rotation(known, kind, source) if kind in ("rope", "yarn", "mrope") else None
     claimed = known.max_position_embeddings
     trained = rotation.original_length if rotation and rotation.original_length else claimed

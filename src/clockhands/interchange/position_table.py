@@ -12,16 +12,8 @@ from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
-WITH_SINKS = ("gpt_oss", "deepseek_v4")
-"""Architectures whose attention has a learned sink in every head."""
 TWO_SIDED = ("modernbert",)
 """Encoders, whose window reaches as far to the right as to the left."""
-LEARNED = ("mistral_large4_text",)
-"""Architectures that multiply each frequency by a learned factor, and queries by a learned line over ln(p + 1)."""
-ROTATED_VALUES = ("deepseek_v4",)
-"""Architectures that rotate values as keys, and the output back."""
-LENGTH_RULES = ("dynamic", "yarn", "longrope", "llama3")
-"""Rules that need the trained length."""
 
 
 def read_position_table(config: Mapping[str, Any], source: str = "config.json") -> dict[str, Any]:
@@ -59,10 +51,10 @@ def _list_schemes(filled: Filled, positions: Positions, layer: Layer) -> list[An
         )
     if layer.rotation is not None:
         rope = _make_rope(layer.rotation, filled)
-        if model in LEARNED:
-            rope["learned"] = True
-        if model in ROTATED_VALUES:
-            rope["values"] = True
+        # Mistral Large 4 multiplies each frequency by a learned factor, and queries by a learned line over ln(p + 1);
+        # DeepSeek V4 rotates values as keys, and the output back.
+        rope |= {"learned": True} if model == "mistral_large4_text" else {}
+        rope |= {"values": True} if model == "deepseek_v4" else {}
         schemes.append(rope)
     if layer.window:
         schemes.append({"scheme": "window", "left": layer.window - 1})
@@ -75,9 +67,9 @@ def _list_schemes(filled: Filled, positions: Positions, layer: Layer) -> list[An
             )
         scale, length = float(filled.get("attn_scale")), int(filled.get("floor_scale"))
         schemes.append({"scheme": "temperature", "form": "floor", "coefficient": scale, "length": length})
-    if model in WITH_SINKS:
+    if model in ("gpt_oss", "deepseek_v4"):  # with a learned sink in every head
         schemes.append("sinks")
-    if model in LEARNED:
+    if model == "mistral_large4_text":
         schemes.append({"scheme": "ssmax", "bias": True, "start": 0.0})
     return schemes
 
@@ -101,7 +93,7 @@ def _make_rope(rotation: Rotation, filled: Filled) -> dict[str, Any]:
     table |= {"spectrum": rotation.rule, "factor": rotation.factor}
     if rotation.rule == "proportional":
         table["share"] = rotation.share
-    if rotation.rule in LENGTH_RULES:
+    if rotation.rule in ("dynamic", "yarn", "longrope", "llama3"):
         table["original_length"] = rotation.original_length
     if rotation.rule == "yarn":
         table |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
