@@ -105,9 +105,9 @@ def copy_to_transformers(ours: OneStackModel, model_type: str, trained_length: i
     )  # fmt: skip
     ids = {name: getattr(ours.config, name) for name in SPECIAL_TOKEN_IDS}
     config = AutoConfig.for_model(**{**make_keys(ours_config, model_type), **position, **ids})
-    if trained_length is not None and "max_position_embeddings" not in position:
-        if hasattr(config, "max_position_embeddings"):
-            config.max_position_embeddings = trained_length
+    says_length = hasattr(config, "max_position_embeddings") and "max_position_embeddings" not in position
+    if trained_length is not None and says_length:
+        config.max_position_embeddings = trained_length
     check_fields(ours_config, TransformerConfig.from_dict(read_fields(config)), model_type)
     kind = AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
     theirs: Any = build_model(kind, config, dtype=ours.dtype)
