@@ -70,13 +70,8 @@ def test_a_trial_is_its_beginning_its_steps_its_evaluations_and_its_scoring() ->
     assert estimate_trial(cost(100, 0.04), OVERHEADS, 30) == pytest.approx(3 + 100 * 0.05 + 4 * 2 + 5)
     assert estimate_trial(cost(100, 0.04), OVERHEADS, 25) == pytest.approx(3 + 100 * 0.05 + 4 * 2 + 5)
     assert estimate_trial(cost(100, 0.04), OVERHEADS, None) == pytest.approx(3 + 100 * 0.05 + 2 + 5)
-
-
-def test_a_variant_that_is_slower_is_scored_and_validated_more_slowly() -> None:
-    assert estimate_trial(cost(100, 0.12), OVERHEADS, None) == pytest.approx(3 + 100 * 0.13 + 3 * (2 + 5))
-
-
-def test_what_is_measured_inside_a_model_takes_its_time() -> None:
+    slower = estimate_trial(cost(100, 0.12), OVERHEADS, None)
+    assert slower == pytest.approx(3 + 100 * 0.13 + 3 * (2 + 5)), "it is scored and validated more slowly"
     inside = replace(OVERHEADS, inside=11.0, during=0.5)
     assert estimate_trial(cost(100, 0.04), inside, 30) == pytest.approx(3 + 100 * 0.05 + 4 * 2.5 + 5 + 11)
 
