@@ -49,7 +49,7 @@ WRONG = [
     ([*VARY, "--baseline", "rope"], "unknown baseline 'rope'"),
     ([*VARY, "--set", "model.d_model"], "'model.d_model' is not of the form KEY=VALUE"),
     ([*VARY, "--set", "model.d_modle=32"], "did you mean 'd_model'"),
-    ([*VARY, "--seeds", "0"], "seeds is 0; one at least"),
+    ([*VARY, "--seeds", "0"], "seeds is 0; 1 to 1,000 are trained"),
     ([*VARY, "--steps", "0", "--dry-run"], "the budget of steps is 0.0, but must be a finite number above 0"),
     (["study", "scales"], "unknown study 'scales'; did you mean 'scale'?"),
 ]  # fmt: skip

@@ -68,7 +68,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"training.seed": [1, 2]}}, "variant '1' sets training.seed, which the plan sets"),
     ({"vary": {"training.text_seed": [1, 2]}, "redraw_text": True}, "'1' sets training.text_seed, which the plan sets"),
     ({"redraw_text": "yes"}, "redraw_text is 'yes'"),
-    ({"seeds": 0}, "seeds is 0; one at least"),
+    ({"seeds": 0}, "seeds is 0; 1 to 1,000 are trained"),
     ({"seeds": [1, 1]}, r"seeds is \[1, 1\], but must be a count or a list of different"),
     ({"budget": {"steps": 5, "tokens": 9}}, "must be one of steps, tokens, seconds"),
     ({"budget": {"hours": 1}}, "budget is {'hours': 1}, but must be one of steps, tokens, seconds"),
@@ -83,7 +83,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"margin": 0}, "margin is 0, but must be above 0: differences below it count as equal"),
     ({"margin": math.nan}, "margin is nan, but must be a finite number"),
     ({"learned": math.inf}, "learned is inf, but must be a finite number"),
-    ({"seeds": 10**9}, "seeds is 1000000000; at most 1,000 are trained"),
+    ({"seeds": 10**9}, "seeds is 1000000000; 1 to 1,000 are trained"),
     ({"seeds": [2**32]}, r"seeds is \[4294967296\], but must be a count or a list"),
     ({"vary": {f"training.{n}": list(range(99)) for n in "abcdef"}}, "the grid has 941,480,149,401 variants; at most"),
 ]  # fmt: skip

@@ -64,10 +64,8 @@ MEASURES = (
 def _read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
     """Return the seeds that a count (1 to it) or a list means. Faults are added to the list."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if seeds < 1:
-            faults.append(f"seeds is {show_value(seeds)}; one at least (and 5 for a verdict)")
-        if seeds > MOST_SEEDS:
-            faults.append(f"seeds is {show_value(seeds)}; at most {MOST_SEEDS:,} are trained")
+        if not 1 <= seeds <= MOST_SEEDS:
+            faults.append(f"seeds is {show_value(seeds)}; 1 to {MOST_SEEDS:,} are trained (and 5 give a verdict)")
         return tuple(range(1, min(seeds, MOST_SEEDS) + 1))
     numbers = tuple(seeds) if isinstance(seeds, (list, tuple)) else ()
     right = {n for n in numbers if fits(n, int) and 0 <= n <= LARGEST_SEED}
