@@ -204,6 +204,7 @@ def test_the_ceiling_of_reversing_bits_is_that_of_counting() -> None:
     ("options", "message"),
     [
         ({"task": "recall", "longest": 3}, "longest=3, but recall begins at 4 symbols, and shortest=1"),
+        ({"beyond": [2**62]}, "strings of 4,611,686,018,427,387,904 symbols; 1,000,000 are the most"),
         ({"longest": 20, "beyond": [20]}, r"beyond=\[20\] must be longer than longest=20"),
         (
             {"longest": 5, "beyond": [], "validation": 100},

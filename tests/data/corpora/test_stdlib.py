@@ -84,6 +84,9 @@ def test_impossible_shares_are_refused() -> None:
         open_corpus("facts", names=5, fewest=6)
     with pytest.raises(UsageError, match=r"asked is 2\.0, but must be from 0 to 1"):
         open_corpus("facts", asked=2)
+    for option in ("lines", "train"):
+        with pytest.raises(UsageError, match=r"corpus 'facts': train=.* sentences need .* ask for fewer"):
+            open_corpus("facts", **{option: 2**60})
 
 
 def test_few_words_serve_and_a_name_is_told_again_after_its_value() -> None:

@@ -38,6 +38,8 @@ from clockhands.options import Count, Seed
 
 Symbols: TypeAlias = list[str]
 """A string, symbol by symbol."""
+MOST_SYMBOLS = 1_000_000
+"""Of one string."""
 REARRANGED = 60
 """How many rearrangements of a string are drawn, to count what other answers its symbols can have."""
 
@@ -361,6 +363,8 @@ def algorithms(
         )
     if any(length <= longest for length in beyond):
         raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
+    if (most := max(longest, *beyond, 1)) > MOST_SYMBOLS:
+        raise UsageError(f"corpus 'algorithms': strings of {most:,} symbols; {MOST_SYMBOLS:,} are the most")
     sizes = {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
     check_sentences("algorithms", sizes)
     lengths = range(least, longest + 1)

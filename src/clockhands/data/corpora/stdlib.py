@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from clockhands.data.population import check_sentences
 from clockhands.data.splits import Corpus, Fact, corpus
 from clockhands.errors import DataError, UsageError
 from clockhands.options import Count, Fraction, Seed
@@ -163,6 +164,7 @@ def facts(
     drawn: dict[str, Any] = {"names": (fewest, names), "words": words, "form": form, "lines": lines, "asked": asked}
     source = stdlib()
     sizes = {"train": train, "validation": validation, "test": test}
+    check_sentences("facts", {split: lines * count for split, count in sizes.items()})
 
     def draw(split: str, key: str) -> list[str]:
         return list(islice(_make_documents(source.documents(split), seed=key, **drawn), sizes[split]))
