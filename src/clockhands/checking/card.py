@@ -39,26 +39,22 @@ def describe_versions(result: Result) -> str:
 def make_card(result: Result) -> str:
     """Return a section for a README: what this model gets wrong, what its library does, and what may be relied on."""
     lines = [f"## How {_escape(result.model)} handles position", ""]
-    own = [outcome for outcome in result.outcomes if outcome.verdict == "FAIL"]
-    shared = [outcome for outcome in result.outcomes if outcome.verdict == "LIBRARY"]
     if result.fault:
         lines += [f"It could not be checked: {_escape(result.fault)}", ""]
     else:
         counts = ", ".join(f"{count} {words}" for verdict, words in _COUNTED if (count := result.count(verdict)))
         lines += [f"Position enters by: {_escape(result.scheme)}. Of {len(result.outcomes)} checks {counts}.", ""]
-        lines += ["### What this model gets wrong", "", *(_list(own) or ["Nothing that the checks look for."]), ""]
-        lines += ["### What the library does", ""]
-        lines += [*(_list(shared) or ["Nothing that the checks look for."]), "", "### What you may rely on", ""]
-        lines += ["| use | safe |", "|---|---|"]
+        for heading, verdict in (("What this model gets wrong", "FAIL"), ("What the library does", "LIBRARY")):
+            told = _list(outcome for outcome in result.outcomes if outcome.verdict == verdict)
+            lines += [f"### {heading}", "", *(told or ["Nothing that the checks look for."]), ""]
+        lines += ["### What you may rely on", "", "| use | safe |", "|---|---|"]
         for reliance in list_reliances(result.outcomes):
             untried = f" (not tried: {', '.join(reliance.untried)})" if reliance.untried else ""
             if reliance.safe is not None:
                 lines.append(f"| {reliance.use} | {'yes' if reliance.safe else 'no'}{untried} |")
         lines.append("")
-    command = f" {quote_code(result.command)}." if result.command else ""
-    lines += [
-        f"Measured with {describe_versions(result)}:{command}" if command else f"With {describe_versions(result)}."
-    ]
+    measured = f"Measured with {describe_versions(result)}: {quote_code(result.command)}."
+    lines.append(measured if result.command else f"With {describe_versions(result)}.")
     return "\n".join(lines) + "\n"
 
 

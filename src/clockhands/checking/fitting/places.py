@@ -254,26 +254,27 @@ class Plain:
             stands = self.locate(key, True, now, *(part.flatten() for part in then)).view(len(rows), old)
             stale[:, :old] = (~stands.isnan()).all(1, keepdim=True) & stood_k[:, :old].isnan().any(1, keepdim=True)
         column[stale], stood_k[stale] = -1, torch.nan
-        rotation = self.rotations[key][1]
-        for b, j in ((stood_k.isnan() & ~stale) | (numbers >= total)).nonzero().tolist():
-            stands = self.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows[b], places[b])
-            known = (~stands.isnan()).nonzero().flatten()
-            if len(known):
-                nearest = known[(stands[known] - places[b, known]).abs().argmin()]
-                column[b, j], stood_k[b, j] = nearest, stands[nearest]
-                continue
+        b, j = ((stood_k.isnan() & ~stale) | (numbers >= total)).nonzero(as_tuple=True)
+        if len(b):  # whose keys they are, of all tokens of the row: of several that which stands nearest to its place
+            vectors, at = keys_BJHK[b, j], j.clamp(max=total - 1)
+            stands = self.locate(key, True, vectors.repeat_interleave(total, 0), rows[b].flatten(), places[b].flatten())
+            gaps, nearest = (stands.view(-1, total) - places[b]).abs().nan_to_num(math.inf).min(1)
             # At no known place it may still be its token's key, rotated otherwise, or where places cannot be read.
-            rotates = rotation is not None and rotation.rotates
-            unread = j < total and not rotates and not 0 <= int(places[b, j]) < self.length
-            kept = j < total and (strange or unread or not call.real_BT[b, j])
-            column[b, j] = j if kept or (j < total and self.is_rotated(key, rows[b, j], keys_BJHK[b, j])) else -1
+            rotation = self.rotations[key][1]
+            readable = (places[b, at] >= 0) & (places[b, at] < self.length)
+            readable |= rotation is not None and rotation.rotates
+            own = ~readable | ~call.real_BT[b, at] | self.is_rotated(key, rows[b, at], vectors) | strange
+            column[b, j] = torch.where(gaps < math.inf, nearest, torch.where(own & (j < total), j, -1))
+            stood_k[b, j] = torch.where(
+                gaps < math.inf, stands.view(-1, total)[torch.arange(len(b)), nearest], torch.nan
+            )
         seen = find_seen(attention.logits_BHST.double()).any(1)
         return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
 
-    def is_rotated(self, key: Key, row: Tensor, vectors_HK: Tensor) -> bool:
-        """Whether the vectors of each head are as long as those of a token's key, however they are rotated."""
-        plain = self.layers[key].k_BHTK[row, :, 0].norm(dim=-1)
-        return bool(((vectors_HK.double().norm(dim=-1) / plain - 1).abs() < _NEAR).all())
+    def is_rotated(self, key: Key, rows_M: Tensor, vectors_MHK: Tensor) -> Tensor:
+        """Whether [M] the vectors of each head are as long as those of a token's key, however they are rotated."""
+        lengths_MH = self.layers[key].k_BHTK[rows_M, :, 0].norm(dim=-1)
+        return ((vectors_MHK.double().norm(dim=-1) / lengths_MH - 1).abs() < _NEAR).all(-1)
 
     def fit_other_rotation(self, key: Key, calls: Sequence[Call], keys: bool) -> Rotation | None:
         """Fit how the queries or keys of new tokens rotate that are at no place of a plain text, from place 0 on."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -43,7 +44,7 @@ class Rotation:
         """The first and the second member of each pair."""
         return find_pairs(self.start, self.count, self.layout)
 
-    @property
+    @cached_property
     def speeds_C(self) -> Tensor:
         """The angle of each pair from one position to the next."""
         return fit_speeds(self.first_SC)
