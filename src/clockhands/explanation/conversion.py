@@ -60,7 +60,8 @@ OLD_NAMES = (
 
 def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return ``rope_parameters`` of transformers for one rotation; ``carried``: the table of the file."""
-    rule, table = rotation.rule, {"rope_type": rotation.rule, "rope_theta": rotation.base}
+    rule = rotation.rule
+    table: dict[str, Any] = {"rope_type": rule, "rope_theta": rotation.base}
     share = rotation.share if rule == "proportional" else rotation.channels / rotation.head_dim
     if rule == "proportional" or share != 1:
         table["partial_rotary_factor"] = share

@@ -56,7 +56,7 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
     if any(positions.entry.startswith(NOT_KNOWN) for positions in (first, second)):
         return _compare_entries(first, second)
     claimed = max(first.claimed_length or 0, second.claimed_length or 0)
-    lengths = [length] if length else [None, claimed] if claimed else [None]
+    lengths: list[int | None] = [length] if length else [None, claimed or None]
     # Converters to GGUF and from Mistral's files reorder the weights, so that another pairing means the same there.
     formats = {p.program if p.program in OWN_FILES else "config.json" for p in (first, second)}
     tolerance = EQUAL_IN_FLOAT32 if "llama.cpp" in formats else EQUAL

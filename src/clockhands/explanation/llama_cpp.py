@@ -166,7 +166,7 @@ def read_settings(
     layers = list(_make_layers(keys, flagged, rotation, tensors, count))
     # Layers without attention have no heads of keys, or stand between those of an interval.
     numbers, interval = keys.get("attention.head_count_kv"), facts["attention_every"].get(model, 1)
-    interval = keys.count("full_attention_interval", interval) if interval > 1 else 1
+    interval = (keys.count("full_attention_interval", interval) or 1) if interval > 1 else 1
     for index in range(count):
         listed = isinstance(numbers, list) and index < len(numbers) and numbers[index] == 0
         if listed or (index + 1) % interval:

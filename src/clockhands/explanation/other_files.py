@@ -276,8 +276,8 @@ def read_megatron(text: str, source: str) -> Positions:
     """
     flags = Flags(prog=source, add_help=False, allow_abbrev=False)
     for name in (*MEGATRON_COUNTS, *MEGATRON_NUMBERS):
-        kind = int if name in MEGATRON_COUNTS else float
-        flags.add_argument(f"--{name}", *([f"--{NEMO[name]}"] if name in NEMO else []), type=kind)
+        form: type = int if name in MEGATRON_COUNTS else float
+        flags.add_argument(f"--{name}", *([f"--{NEMO[name]}"] if name in NEMO else []), type=form)
     for name in ("no-rope-freq", "window-size", "window-attn-skip-freq", "rope-type"):
         flags.add_argument(f"--{name}")
     flags.add_argument("--position-embedding-type", default="learned_absolute")

@@ -177,9 +177,8 @@ def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, 
     for scheme in ours:
         first, second = dict(ours[scheme]), dict(theirs[scheme])
         if scheme == "rope" and first != second:
-            if not _rotate_equally(
-                *(RoPE.from_options(head_dim, **options) for options in (first, second)), any_pairing
-            ):
+            own, other = (RoPE.from_options(head_dim, **options) for options in (first, second))
+            if not _rotate_equally(own, other, any_pairing):
                 return False
             continue
         for options in (first, second):
@@ -205,7 +204,7 @@ def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
         row = [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
         rows.append(torch.tensor(row, dtype=torch.float64))
     same_pairs = any_pairing or first.layout == second.layout
-    return same_pairs and rows[0].shape == rows[1].shape and torch.allclose(*rows, rtol=1e-9, atol=0.0)
+    return same_pairs and rows[0].shape == rows[1].shape and torch.allclose(rows[0], rows[1], rtol=1e-9, atol=0.0)
 
 
 def _describe_parts(layer: Parts) -> str:

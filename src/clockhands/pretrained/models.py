@@ -80,7 +80,7 @@ def load_model(
     _judge_report(model, report, source, may_differ, strict=strict)
     refuse_untied(model, dict(model.named_parameters(remove_duplicate=False)), source)
     folder: Path | None = Path(source)
-    if not folder.is_dir():  # a name of the hub, whose files are in its cache by now
+    if not Path(source).is_dir():  # a name of the hub, whose files are in its cache by now
         cached = try_to_load_from_cache(str(source), CONFIG) if str(source).count("/") <= 1 else None
         folder = Path(cached).parent if isinstance(cached, str) else None
     if folder is not None and folder != Path(source) and any((folder / name).exists() for name in (WEIGHTS, INDEX)):
