@@ -18,7 +18,6 @@ from clockhands.attention.fused_kernel import call_fused_kernel
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Line
 from clockhands.attention.tiles import attend_by_tiles, make_causal_curve
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Bool, Float, Tensor
 
 WIDEST, WIDEST_LOW = 80.0, 1024.0
@@ -34,7 +33,7 @@ LONG = 512
 def serves(request: AttentionRequest) -> bool:
     """Return whether tiles serve and are worth their set-up, or one row of the bias stands for all and fits."""
     with_bias = "bias" in request.hooks
-    if not (with_bias or request.low_precision) or request.q_BHSK.device.type != "cpu" or is_traced():
+    if not (with_bias or request.low_precision) or request.q_BHSK.device.type != "cpu":
         return False
     if with_bias:
         return _has_curve(request) or (request.num_keys > SHORT and bool(_fit_a_channel(request).all()))

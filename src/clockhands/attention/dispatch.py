@@ -33,7 +33,7 @@ from clockhands.attention.request import (
 )
 from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.composition_rules import AFTER_ROTATE
-from clockhands.schemes.position_checks import check_position_tensor
+from clockhands.schemes.position_checks import check_position_tensor, is_traced
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -61,8 +61,8 @@ KERNELS: tuple[_Kernel, ...] = (
 """The kernels in the order in which they are asked; the last serves every request."""
 PLAIN_KERNELS: tuple[_Kernel, ...] = (short_rows, by_distance, fused_kernel)
 """Those for a scheme that has nothing left to do after ``rotate``: for many heads, for 16 bits, and for all else."""
-WHOLE_BIAS_KERNELS: tuple[_Kernel, ...] = (reference, fused_kernel)
-"""Those that take a bias whole, whatever it is."""
+TRACED_KERNELS: tuple[_Kernel, ...] = (reference, fused_kernel)
+"""Those that take a bias whole, whatever it is, and that no number and no size decides: one graph for all texts."""
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
 
 
@@ -110,16 +110,16 @@ def attend(
         attended = reference.compute_recorded(replace(request, dropout=0.0))
         recorder(attended)
         return attended.out_BHSK
-    rotates_back = "rotate_back" in request.hooks
+    rotates_back, traced = "rotate_back" in request.hooks, is_traced()
     if request.added_BHST is not None:
         # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
-        kernels = WHOLE_BIAS_KERNELS
+        kernels = TRACED_KERNELS
     elif not request.hooks & AFTER_ROTATE:
-        # With few heads in 32 bits the first two never serve: they are not asked.
-        few = q_BHSK.shape[0] * q_BHSK.shape[1] < short_rows.MANY_HEADS
-        kernels = PLAIN_KERNELS[-1:] if few and q_BHSK.dtype not in LOW_PRECISION else PLAIN_KERNELS
+        # With few heads in 32 bits the first two never serve, nor for a program that is traced: they are not asked.
+        many = not traced and q_BHSK.shape[0] * q_BHSK.shape[1] >= short_rows.MANY_HEADS
+        kernels = PLAIN_KERNELS if many or (q_BHSK.dtype in LOW_PRECISION and not traced) else PLAIN_KERNELS[-1:]
     else:
-        request, kernels = _simplify(request), KERNELS
+        request, kernels = _simplify(request), TRACED_KERNELS if traced else KERNELS
     chosen = kernels[-1]  # which serves every request
     for kernel in kernels[:-1]:
         if kernel.serves(request):

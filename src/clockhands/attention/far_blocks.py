@@ -8,7 +8,6 @@ from typing import cast
 import torch
 
 from clockhands.attention.request import FEW_QUERIES, AttentionRequest
-from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.rotary.two_rotations import FarProducts, TwoRotations
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -18,12 +17,7 @@ ROWS = 128
 
 def serves(request: AttentionRequest) -> bool:
     """Return whether far pairs rotate otherwise, in more than ``FEW_QUERIES`` queries and without dropout."""
-    return (
-        isinstance(request.scheme, TwoRotations)
-        and not request.dropout
-        and request.num_queries > FEW_QUERIES
-        and not is_traced()
-    )
+    return isinstance(request.scheme, TwoRotations) and not request.dropout and request.num_queries > FEW_QUERIES
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:

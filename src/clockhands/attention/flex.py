@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from clockhands.attention.request import AttentionRequest
-from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Bool, Float, Tensor
 
 MANY_QUERIES, NARROWEST = 1024, 16
@@ -28,7 +27,6 @@ def serves(request: AttentionRequest) -> bool:
     return (
         "bias" in request.hooks
         and q.device.type == "cuda"
-        and not is_traced()
         and not request.dropout
         and request.sink_H is None
         and request.scheme.lean_score_mod

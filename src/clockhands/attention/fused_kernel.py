@@ -105,7 +105,7 @@ def _prefers_plain_products(
         return bias_BHST is not None and q_BHSK.dtype in LOW_PRECISION
     if is_traced():
         # A compiler makes the best of the kernel; torch.func differentiates products, and not the kernel's mask.
-        return not torch.compiler.is_compiling()
+        return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
     if q_BHSK.shape[-2] == 1:
         return q_BHSK.shape[0] >= MANY_ROWS
     learned = bias_BHST is not None and bias_BHST.requires_grad and torch.is_grad_enabled()
@@ -143,9 +143,7 @@ def fuses_sinks(request: AttentionRequest) -> bool:
         and not request.dropout
         and request.v_BHTK.shape[-1] <= request.q_BHSK.shape[-1]
         and min(request.q_BHSK.numel(), request.k_BHTK.numel()) > 0  # called directly, it divides by the number of keys
-        and not is_traced()
-        # ONNX has the operations of other kernels, and not these two.
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
+        and not is_traced()  # ONNX has the operations of other kernels, and not these two
     )
 
 

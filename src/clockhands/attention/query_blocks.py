@@ -10,7 +10,6 @@ import torch
 
 from clockhands.attention import fused_kernel
 from clockhands.attention.request import FEW_QUERIES, AttentionRequest, refuse_second_derivative
-from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Tensor
 
 ROWS = 256
@@ -28,7 +27,6 @@ def serves(request: AttentionRequest) -> bool:
     return (
         ("bias" in request.hooks or (request.sink_H is not None and not fused_kernel.fuses_sinks(request)))
         and request.scheme.rowwise
-        and not is_traced()
         and pairs > MANY_PAIRS
         and request.num_queries > FEW_QUERIES
     )

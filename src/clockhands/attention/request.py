@@ -14,7 +14,7 @@ import torch
 
 from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.distance import Curve, DistanceBias
-from clockhands.schemes.position_checks import check_position_tensor, is_traced
+from clockhands.schemes.position_checks import can_read, check_position_tensor
 from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
@@ -60,7 +60,7 @@ def make_request(
         same = qpos is kpos
         qpos = check_position_tensor(qpos, "positions of queries")
         kpos = qpos if same else check_position_tensor(kpos, "positions of keys")
-    if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # type: ignore[attr-defined]
+    if not (torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None):
         check_inputs(scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, rotated)
         if scale is not None or dropout or not isinstance(causal, bool):
             _check_numbers(causal, scale, dropout)
@@ -71,7 +71,7 @@ def make_request(
         added, mask = mask, None
     hooks, heads = scheme.active_hooks(), q_BHSK.shape[1]
     if ("encode" in hooks or "locate" in hooks) and not torch.compiler.is_compiling():
-        _check_hooks_before(scheme, hooks, qpos)
+        _check_hooks_before(scheme, hooks, qpos, qpos if rotated else kpos)
     if added is not None and hooks & WHOLE_ROWS:
         # Such a hook computes with all logits of a row, and -inf among them would make all of them NaN.
         mask = ~(added <= torch.finfo(added.dtype).min / 2)  # NaN is not hidden
@@ -180,10 +180,10 @@ def _refuse_later_keys(scheme: Scheme) -> None:
     )
 
 
-def _check_hooks_before(scheme: Scheme, hooks: frozenset[str], qpos: Tensor) -> None:
+def _check_hooks_before(scheme: Scheme, hooks: frozenset[str], qpos: Tensor, kpos: Tensor) -> None:
     """Refuse a scheme whose hooks before attention nobody has called."""
     name = type(scheme).__name__
-    if "locate" in hooks and qpos.dim() != 4:
+    if "locate" in hooks and not qpos.dim() == kpos.dim() == 4:
         raise UsageError(
             f"with {name} tokens place themselves, from the input of the layer: pass pos = scheme.locate(x, pos, None) "
             f"as both positions, or let Positioning(scheme) call it"
@@ -228,9 +228,14 @@ def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
             f"this mask is {list(mask.shape)}, but must be [batch, heads, queries, keys], here {list(expected)}, "
             f"or 1 where all are alike; {advice}"
         )
-    readable = mask.is_floating_point() and mask.device.type == "cpu" and not (is_traced() or torch.jit.is_tracing())  # type: ignore[attr-defined]
-    readable = readable and mask.numel() > 0 and not mask.requires_grad
-    if readable and mask.amin() == 0 and mask.amax() == 1 and bool(((mask == 0) | (mask == 1)).all()):
+    readable = mask.is_floating_point() and mask.device.type == "cpu" and not mask.requires_grad
+    if (
+        readable
+        and can_read(mask)
+        and mask.amin() == 0
+        and mask.amax() == 1
+        and bool(((mask == 0) | (mask == 1)).all())
+    ):
         raise UsageError("this mask has zeros and ones as floats, which would be added to the logits; pass mask.bool()")
     return mask
 

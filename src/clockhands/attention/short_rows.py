@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from clockhands.attention.request import AttentionRequest, refuse_second_derivative
-from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -33,8 +32,6 @@ def serves(request: AttentionRequest) -> bool:
         and q.dtype == torch.float32
         and request.sink_H is None
         and not torch.is_autocast_enabled("cpu")
-        and not is_traced()
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
     )
 
 

@@ -11,7 +11,6 @@ from clockhands.attention import by_distance
 from clockhands.attention.fused_kernel import call_fused_kernel, fuses_sinks, spread_sinks
 from clockhands.attention.request import AttentionRequest, Line, refuse_second_derivative
 from clockhands.schemes import Window
-from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Tensor
 
 ROWS = 64
@@ -34,7 +33,6 @@ def serves(request: AttentionRequest) -> bool:
         # In 16 bits matrix products are faster backwards, and tiles are where the processor has no fast ones.
         and (not request.low_precision or (by_distance.has_fast_low_precision() and not _needs_gradient(request)))
         and (request.sink_H is None or fuses_sinks(request))
-        and not is_traced()
         and _is_text(request)
     )
 

@@ -94,7 +94,7 @@ def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
     # The values of two options follow from the side: the form of ALiBi, and the directions of T5.
     elif isinstance(scheme, Alibi):
         data["options"]["form"] = scheme.form
-        data["slopes"] = scheme.slopes_OH.detach().abs().tolist()
+        data["slopes"] = scheme.compute_slopes().detach().tolist()
     elif isinstance(scheme, T5Bias):
         data["options"]["bidirectional"] = scheme.bidirectional
         data["starts"] = scheme.starts_N.tolist()

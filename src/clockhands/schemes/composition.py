@@ -174,9 +174,12 @@ class Composition(Scheme):
             cast(Scheme, part).reset_parameters()
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors | None:
-        placed = [(part, pos) for part in self.parts for pos in self._positions.select(part, pos_BS)]
-        encodings = [encoding for part, pos in placed if (encoding := part.encode(pos, layer)) is not None]
-        return sum(encodings[1:], encodings[0]) if encodings else None
+        total = None
+        for part in self.parts:
+            vectors = part.encode(self._positions.select(part, pos_BS)[0], layer)
+            if vectors is not None:
+                total = vectors if total is None else total + vectors
+        return total
 
     def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
         return self._positions.locate(x_BSD, pos_BS, past_BHTA)

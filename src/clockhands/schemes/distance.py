@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.position_checks import is_traced
+from clockhands.schemes.position_checks import can_read
 from clockhands.schemes.scheme import AttentionInputs, Bias, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
@@ -64,8 +64,7 @@ class DistanceBias(Scheme):
         """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows are one expanded row."""
         q_BS, k_BT, curve = self.place_on_line(at.qpos, at.kpos)
         distance_BST = compute_distances(q_BS, k_BT)
-        readable = not (distance_BST.is_floating_point() or is_traced())
-        if readable and distance_BST.numel():
+        if not distance_BST.is_floating_point() and can_read(distance_BST):
             least, most = distance_BST.aminmax()
             low, high = int(least), int(most)
             # There are S + T - 1 distances among S·T pairs: the curve is computed once for each, and then looked up.

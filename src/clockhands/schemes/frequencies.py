@@ -82,7 +82,7 @@ def _find_repeated(pos: Num[Tensor, "*B"]) -> tuple[Int[Tensor, " N"], Int[Tenso
     """
     if pos.dim() != 2 or pos.shape[0] == 1 or not pos.numel() or pos.dtype != torch.int64:
         return None
-    if pos.device.type != "cpu" or is_traced() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+    if pos.device.type != "cpu" or is_traced():
         return None
     least, greatest = torch.aminmax(pos)
     low, high = int(least), int(greatest)

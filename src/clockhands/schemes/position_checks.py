@@ -9,12 +9,27 @@ import torch
 from clockhands.errors import PositionError, show_value
 from clockhands.shapes import Num, Tensor
 
+_MODES = torch._C._TorchDispatchModeKey
 MAKE = "make them with clockhands.positions, as in count_up(batch, tokens)"
 
 
 def is_traced() -> bool:
-    """Return whether torch.compile or torch.func follows what is computed: then no number in a tensor may decide."""
-    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+    """Return whether a program follows what is computed: then no number in a tensor may decide, nor a size.
+
+    It is torch.compile, torch.export, torch.jit.trace, torch.func, make_fx, or a ``FakeTensorMode``.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_dispatch_mode(_MODES.FAKE) is not None
+        or torch._C._get_dispatch_mode(_MODES.PROXY) is not None
+    )
+
+
+def can_read(x: Tensor) -> bool:
+    """Return whether a tensor has numbers that may decide: some, not of shapes alone, and nothing follows them."""
+    return not (is_traced() or x.is_meta) and x.numel() > 0
 
 
 def check_position_tensor(pos: Any, what: str) -> Tensor:
@@ -34,14 +49,9 @@ def check_position_tensor(pos: Any, what: str) -> Tensor:
         )
     if not pos.is_floating_point():
         pos = pos if pos.dtype in (torch.int64, torch.int32) else pos.long()
-    elif _can_be_read(pos) and not bool(pos.isfinite().all()):
+    elif pos.device.type == "cpu" and pos.dim() < 4 and can_read(pos) and not bool(pos.isfinite().all()):
         raise PositionError(f"{what} hold NaN or infinity; every token needs a finite one (mask the others away)")
     return pos[None] if pos.dim() == 1 else pos
-
-
-def _can_be_read(pos: Tensor) -> bool:
-    """Return whether reading the numbers waits for no accelerator, and no program follows it."""
-    return pos.device.type == "cpu" and pos.dim() < 4 and not (is_traced() or torch.jit.is_tracing())  # type: ignore[attr-defined]
 
 
 def check_encoded_positions(scheme: Any, pos: Any) -> Tensor:
@@ -58,8 +68,8 @@ def check_encoded_positions(scheme: Any, pos: Any) -> Tensor:
 
 
 def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:
-    """Raise PositionError if a position is negative or past the table. Skipped while tracing (no value is known)."""
-    if is_traced() or pos.numel() == 0:
+    """Raise PositionError if a position is negative or past the table. Skipped while tracing, and for shapes alone."""
+    if not can_read(pos):
         return
     low, high = int(pos.min()), int(pos.max())
     if low < 0 or high >= maximum:
@@ -86,7 +96,7 @@ def read_index(
 
 def check_counts(pos: Num[Tensor, "*any"], scheme: str) -> None:
     """Raise PositionError for a position below 0 where it says how many tokens came before."""
-    if not is_traced() and pos.numel() and float(pos.min()) < 0:
+    if can_read(pos) and float(pos.min()) < 0:
         raise PositionError(
             f"{scheme} counts tokens by their positions, and position {float(pos.min()):g} is below 0; count from 0"
         )

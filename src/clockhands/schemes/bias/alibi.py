@@ -10,27 +10,27 @@ from torch import nn
 
 from clockhands.errors import refuse
 from clockhands.schemes.distance import Curves, DistanceBias, Distances
+from clockhands.schemes.frequencies import choose_angle_dtype
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Tensor
 
 
-def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") -> Float[Tensor, " H"]:
+def alibi_slopes(
+    num_heads: int, rule: Literal["paper", "geometric"] = "paper", device: torch.device | str = "cpu"
+) -> Float[Tensor, " H"]:
     """Return the slope m_h of each head: [H], float32.
 
     ``paper``: 2^(-8h/H), h = 1..H, for a power of two; otherwise the slopes of the next lower power of two, then every
     other slope of its double (Press et al. 2022, section 3; the authors' ``get_slopes``). ``geometric``: 2^(-8h/H) for
     any H, as attention-gym, fairseq2 and TransformerLens have it; the same where H is a power of two.
     """
-
-    def geometric(count: int) -> list[float]:
-        return [2 ** (-8 * head / count) for head in range(1, count + 1)]
-
-    if rule == "geometric":
-        return torch.tensor(geometric(num_heads), dtype=torch.float32)
-    # Powers of two have a geometric series; others fill it up from the series of the next power.
-    power = 2 ** math.floor(math.log2(num_heads))
-    extra = geometric(2 * power)[0::2][: num_heads - power]
-    return torch.tensor(geometric(power) + extra, dtype=torch.float32)
+    device = torch.device(device)
+    head_H = torch.arange(1, num_heads + 1, dtype=choose_angle_dtype(device), device=device)
+    power = num_heads if rule == "geometric" else 2 ** math.floor(math.log2(num_heads))
+    # Powers of two have a geometric series; others fill it up with every other slope of the next power's.
+    share_H = torch.where(head_H <= power, head_H / power, (2 * (head_H - power) - 1) / (2 * power))
+    return torch.exp2(-8 * share_H).float()
 
 
 @final
@@ -82,20 +82,31 @@ class Alibi(DistanceBias):
         )
         self.num_heads, self.rule = num_heads, slopes
         sides = 2 if self.form == "two-sided" else 1
-        start_OH = torch.empty(sides, num_heads)
-        self.slopes_OH: Tensor
-        if learned or sides == 2:
-            self.slopes_OH = nn.Parameter(start_OH)
-        else:
-            self.register_buffer("slopes_OH", start_OH, persistent=False)
+        self.slopes_OH = nn.Parameter(torch.empty(sides, num_heads)) if learned or sides == 2 else None
+        # No buffer, which a model that is built on the meta device would have nowhere to load from (trap 5).
+        self._fixed_1H: Tensor | None = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the slopes to the rule's; ``O`` runs over the sides (left, right), one where they are alike."""
+        """Set learned slopes to the rule's."""
+        if self.slopes_OH is not None:
+            self.slopes_OH.copy_(self._follow_rule(self.slopes_OH.device).expand_as(self.slopes_OH))
+
+    def _follow_rule(self, device: torch.device) -> Float[Tensor, "1 H"]:
         if self.form == "asymmetric":
-            self.slopes_OH.copy_(alibi_slopes(self.num_heads // 2, self.rule).repeat(2))
-        else:
-            self.slopes_OH.copy_(alibi_slopes(self.num_heads, self.rule).expand_as(self.slopes_OH))
+            return alibi_slopes(self.num_heads // 2, self.rule, device).repeat(1, 2)
+        return alibi_slopes(self.num_heads, self.rule, device)[None]
+
+    def compute_slopes(self, device: torch.device | str = "cpu") -> Float[Tensor, "O H"]:
+        """Return the slopes: [O, H], float32; ``O`` runs over the sides (left, right), one where they are alike."""
+        if self.slopes_OH is not None:
+            return self.slopes_OH.float().abs()  # one below 0 would reward distance
+        if is_traced():
+            return self._follow_rule(torch.device(device))
+        fixed_1H = self._fixed_1H
+        if fixed_1H is None or fixed_1H.device != torch.device(device):
+            fixed_1H = self._fixed_1H = self._follow_rule(torch.device(device))
+        return fixed_1H
 
     @property
     def declares(self) -> Declares:
@@ -111,17 +122,16 @@ class Alibi(DistanceBias):
 
     def list_numbers(self) -> dict[str, tuple[float, ...]]:
         """Return the slopes of all heads; where both sides have some, first those of the left."""
-        return {"slopes": tuple(self.slopes_OH.detach().flatten().tolist())}
+        return {"slopes": tuple(self.compute_slopes().detach().flatten().tolist())}
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return ``attn_config`` of MPT (BLOOM always has these slopes); None for other slopes and directions."""
-        same = self.form == "causal" and not isinstance(self.slopes_OH, nn.Parameter)
+        same = self.form == "causal" and self.slopes_OH is None
         power = self.num_heads & (self.num_heads - 1) == 0
         return {"attn_config": {"alibi": True}} if same and (power or self.rule == "paper") else None
 
     def compute_curve(self, distance_R: Distances) -> Curves:
-        # A learned slope below 0 would reward distance.
-        slopes_OH = self.slopes_OH.float().abs()
+        slopes_OH = self.compute_slopes(distance_R.device)
         distance_R = distance_R.float()
         if self.form == "causal":
             return -slopes_OH[0, :, None] * distance_R

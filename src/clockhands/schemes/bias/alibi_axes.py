@@ -51,5 +51,5 @@ class AlibiAxes(Scheme):
         distance = apart.sum(-1) if self.norm == "manhattan" else apart.square().sum(-1).sqrt()
         distance_BHST = distance if distance.dim() == 4 else distance[:, None]
         # Distances in float64: differences of large coordinates would lose digits.
-        slopes_H = alibi_slopes(self.num_heads).to(distance.device, dtype)
+        slopes_H = alibi_slopes(self.num_heads, device=distance.device).to(dtype)
         return (-slopes_H[:, None, None] * distance_BHST).float()

@@ -11,7 +11,7 @@ from clockhands.errors import PositionError
 from clockhands.options import Count
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.position_checks import check_integer, is_traced, read_index
+from clockhands.schemes.position_checks import can_read, check_integer, read_index
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
 from clockhands.shapes import Tensor
 
@@ -88,7 +88,7 @@ class DIET(Scheme):
         return (query_HBSR @ key_HBTR.transpose(-1, -2)).transpose(0, 1)
 
     def _check_distance(self, distance_BST: Tensor) -> None:
-        if is_traced() or not distance_BST.numel():
+        if not can_read(distance_BST):
             return
         largest = int(distance_BST.abs().max())
         if largest >= self.max_length:

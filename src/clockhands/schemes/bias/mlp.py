@@ -11,7 +11,7 @@ from torch import nn
 
 from clockhands.options import Count
 from clockhands.schemes.distance import Curves, DistanceBias, Distances
-from clockhands.schemes.position_checks import is_traced
+from clockhands.schemes.position_checks import can_read
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Tensor
 
@@ -68,7 +68,7 @@ def evaluate_piecewise(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tenso
     first, last = mlp.linears()
     weight_F, bias_F, out_OF = first.weight[:, 0].to(x.dtype), first.bias.to(x.dtype), last.weight.to(x.dtype)
     start_O = last.bias.to(x.dtype)
-    if not is_traced() and x.numel():
+    if can_read(x):
         with torch.no_grad():
             # A ReLU bends where its argument changes its sign. Outside the data it is 0 everywhere or a straight line.
             ends_2F = weight_F * torch.stack(x.aminmax())[:, None] + bias_F

@@ -12,7 +12,7 @@ from clockhands.errors import PositionError
 from clockhands.options import Count
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.position_checks import check_integer, is_traced
+from clockhands.schemes.position_checks import can_read, check_integer, is_traced
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -113,7 +113,7 @@ class SwinTable(_GridBias):
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
         check_integer(offset_R2, self.name)
         rows, columns = self.window
-        if not is_traced() and offset_R2.numel():
+        if can_read(offset_R2):
             reach = offset_R2.abs().amax(0).tolist()
             if reach[0] >= rows or reach[1] >= columns:
                 raise PositionError(

@@ -85,8 +85,8 @@ class DeBERTa(Scheme):
         self.table_RD = nn.Parameter(torch.empty(2 * self.side, d_model))
         self.to_key = nn.Linear(d_model, num_heads * head_dim) if "c2p" in self.terms else None
         self.to_query = nn.Linear(d_model, num_heads * head_dim) if "p2c" in self.terms else None
-        self.ends_N: Tensor
-        self.register_buffer("ends_N", torch.empty(buckets // 2 + 1 if buckets else 0, dtype=torch.long), False)
+        self.ends_N: Tensor  # saved, as in ``t5``
+        self.register_buffer("ends_N", torch.empty(buckets // 2 + 1 if buckets else 0, dtype=torch.long))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

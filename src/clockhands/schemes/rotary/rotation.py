@@ -24,6 +24,7 @@ import torch
 
 from clockhands.errors import UsageError, refuse
 from clockhands.schemes.frequencies import choose_working_dtype
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -38,7 +39,7 @@ class Memo:
 
     All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
     tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
-    inference mode (its tensors have no version and cannot serve a later backward pass), or while compiling.
+    inference mode (its tensors have no version and cannot serve a later backward pass), or while a program follows.
 
     Args:
         slots: for how many tensors something is kept; with 0 it is computed anew every time.
@@ -52,7 +53,7 @@ class Memo:
         """Return what is kept for this tensor and ``key``, or else ``compute(pos, *key)``, and keep that."""
         if (
             not self._slots
-            or torch.compiler.is_compiling()
+            or is_traced()
             or pos.requires_grad
             or torch.is_inference_mode_enabled()
             or pos.is_inference()
@@ -165,7 +166,7 @@ def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torc
     channels = 2 * cos.shape[-1]
     if channels > width:
         raise UsageError(f"{channels} channels of each head are to be rotated, and these heads have {width}")
-    if torch.compiler.is_compiling() or cos.requires_grad:
+    if cos.requires_grad or is_traced():
         return _FormulaTable(cos, sin, layout)
     if layout == "interleaved":
         return _NeighbourTable(torch.complex(cos, sin))

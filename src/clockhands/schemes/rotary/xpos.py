@@ -16,7 +16,7 @@ from clockhands.schemes.frequencies import (
     compute_frequencies,
     take_axis,
 )
-from clockhands.schemes.position_checks import is_traced
+from clockhands.schemes.position_checks import can_read
 from clockhands.schemes.rotary.rotation import Layout, check_pairs, rotate_pairs
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
@@ -61,7 +61,7 @@ class XPos(Scheme):
         base: Positive = 10_000.0,
         layout: Layout = "interleaved",
         scale_base: Positive = 512.0,
-        gamma: float = 0.4,
+        gamma: Positive = 0.4,
     ) -> None:
         super().__init__()
         check_pairs("xpos", head_dim, "head_dim")
@@ -98,7 +98,7 @@ class XPos(Scheme):
 
     def _check(self, span_B1: Tensor, dtype: torch.dtype) -> None:
         """Raise PositionError for a span over which the largest factor passes the root of what the dtype holds."""
-        if is_traced() or span_B1.numel() == 0:
+        if not can_read(span_B1):
             return
         # The fastest decay, of the first pair, decides how far the numbers reach.
         strongest = -math.log(self.gamma / (1 + self.gamma)) / self.scale_base
