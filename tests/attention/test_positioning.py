@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from clockhands import positions
 from clockhands.attention import Cache, Positioning, attend
@@ -83,6 +85,63 @@ def test_a_cache_gives_what_the_whole_text_gives(name: str) -> None:
     assert cache.length == LENGTH
 
 
+@pytest.mark.parametrize("name", CATALOGUE)
+@torch.no_grad()
+def test_trap_05_a_stack_made_on_the_meta_device_is_what_is_loaded_into_it(name: str) -> None:
+    options = {"buckets": 8, "span": 16} if name == "deberta" else OPTIONS.get(name, {})
+    stack, scheme = Stack(make(name, options)), make(name, options)
+    with torch.device("meta"):
+        empty = Stack(make(name, options))
+    empty.to_empty(device="cpu").load_state_dict(stack.state_dict())
+    x, pos = torch.randn(2, LENGTH, WIDTH), on_axes(scheme, positions.count_up(2, LENGTH))
+    torch.testing.assert_close(empty(x, pos), stack(x, pos), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+@torch.no_grad()
+def test_programs_that_follow_what_is_computed_meet_no_number(name: str) -> None:
+    scheme = make(name, OPTIONS.get(name, {}))
+    stack, x = Stack(scheme), torch.randn(2, LENGTH, WIDTH)
+    pos = on_axes(scheme, positions.count_up(2, LENGTH))
+    wanted = stack(x, pos)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert stack(mode.from_tensor(x), mode.from_tensor(pos)).shape == x.shape
+    torch.testing.assert_close(make_fx(stack)(x, pos)(x, pos), wanted, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(stack(x, pos), wanted, atol=0, rtol=0)  # nothing fake is kept
+    assert stack.to("meta")(x.to("meta"), pos.to("meta")).shape == x.shape
+
+
+@torch.no_grad()
+def test_a_cache_is_reordered_cropped_and_counted_on_in_place() -> None:
+    for name in ("rope", "alibi", "forgetting", "composition"):
+        stack, x, pos = Stack(make(name, {})), torch.randn(3, LENGTH, WIDTH), torch.arange(LENGTH)
+        cache, texts = Cache(), torch.tensor([2, 0])
+        stack(x[:, :6], pos[:6], cache)
+        cache.crop(4)
+        assert cache.length == 4
+        cache.reorder(texts)
+        at, steps = pos[4:5].clone(), []
+        for step in range(4, LENGTH):
+            steps.append(stack(x[texts, step : step + 1], at, cache))
+            at += 1
+        torch.testing.assert_close(torch.cat(steps, 1), stack(x, pos)[texts, 4:], atol=2e-5, rtol=1e-4)
+        with pytest.raises(UsageError, match=f"length is -1, and the cache holds {LENGTH} tokens"):
+            cache.crop(-1)
+
+
+def test_notes_of_a_chord_may_stand_at_one_time_and_a_mask_says_who_is_before_whom() -> None:
+    q, cache, stack = torch.randn(1, HEADS, 2, HEAD_DIM), Cache(), Positioning(RoPE(HEAD_DIM))
+    times, mask = torch.tensor([0.0, 1.5]), torch.ones(2, 4, dtype=torch.bool)
+    stack.attend(0, q, q, q, times, causal=True, cache=cache)
+    stack.attend(0, q, q, q, times + 1.5, causal=True, cache=cache)
+    with pytest.raises(UsageError, match="holds tokens up to position 3, and the new ones begin at 1"):
+        stack.attend(0, q, q, q, times + 1, causal=True, cache=cache)
+    assert cache.length == 4  # what was refused is not kept
+    packed = Cache()
+    for _ in range(2):
+        stack.attend(0, q, q, q, torch.arange(2), None if not packed.length else mask, cache=packed, causal=True)
+
+
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if {"encode", "locate"} & CATALOGUE[name].hooks()])
 def test_a_hook_that_nobody_calls_is_refused(name: str) -> None:
     scheme = make(name, {})
@@ -101,6 +160,10 @@ def test_a_hook_that_nobody_calls_is_refused(name: str) -> None:
     else:
         with pytest.raises(UsageError, match="pass it as x="):
             Positioning(scheme).attend(0, q, q, q, pos)
+        places = scheme.locate(torch.randn(2, LENGTH, WIDTH), pos, None)
+        for pair in ((places, pos), (pos, places)):
+            with pytest.raises(UsageError, match="tokens place themselves"):
+                attend(scheme, q, q, q, *pair, causal=True)
 
 
 def test_positions_of_one_axis_are_those_of_all_texts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from typing import Any
 
@@ -21,6 +22,7 @@ from clockhands.schemes import (
     Alibi,
     Composition,
     CoPE,
+    Forgetting,
     RePo,
     RoPE,
     Scheme,
@@ -51,13 +53,14 @@ def tried(
     return lambda: attend(scheme, q, k, k, pos, pos, mask, **options)
 
 
-def cached(pos: Any, *steps: Tensor) -> Any:
-    """Attention with one cache for tokens that come one text after the other."""
+def cached(pos: Any, *steps: Tensor, schemes: tuple[Scheme, ...] = (RoPE(16),)) -> Any:
+    """Attention with one cache for tokens that come one text after the other, to one stack or to several."""
 
     def run() -> None:
-        position, cache = Positioning(RoPE(16)), Cache()
-        for q in steps or (heads(),):
-            position.attend(0, q, q, q, pos if len(steps) < 2 else pos[: len(q)], cache=cache)
+        stacks, cache = [Positioning(scheme) for scheme in schemes], Cache()
+        for q, position in zip(steps or (heads(),), itertools.cycle(stacks)):
+            rows = pos if len(steps) < 2 else pos[: len(q)]
+            position.attend(0, q, q, q, rows, cache=cache, causal=True, x=torch.zeros(len(q), 10, 64))
 
     return run
 
@@ -80,6 +83,24 @@ MISTAKES: list[tuple[Any, str]] = [
     (tried(StickBreaking()), "StickBreaking is defined for keys up to the query alone, .* pass causal=True or a mask$"),
     (lambda: Positioning(RoPE(16))(heads()), r"not called itself: write position.embed\(x, pos\)"),
     (lambda: Positioning([RoPE(8), RoPE(8)], layers=3), "2 schemes were given for 3 layers"),
+    (lambda: Positioning(None), r"takes a scheme, such as RoPE\(64\)"),  # type: ignore[arg-type]
+    (
+        lambda: Positioning(RoPE(16), layers=2).attend(5, heads(), heads(), heads(), POS),
+        "2 layers, counted from 0, and",
+    ),
+    (
+        lambda: Positioning(RoPE(16)).attend(0, *[heads()] * 3, POS, cache=True),
+        r"cache is True, but must be a Cache\(\)",
+    ),  # type: ignore[misc,arg-type]
+    (
+        cached(POS, heads(), heads(), schemes=(RoPE(16), RoPE(16, base=5e5))),
+        r"filled by another Positioning, of RoPE\(16\), and this one is of RoPE\(16, ba",
+    ),
+    (
+        cached(POS, heads(), heads(), schemes=(RoPE(16), Forgetting(64, 4))),
+        r"filled by another Positioning, of RoPE\(16\), and this one is of Forgetting",
+    ),
+    (cached(POS, heads(), heads()), "layer 0 holds tokens up to position 9, and the new ones begin at 0; give"),
     (lambda: Positioning([RoPE(8), RoPE(8)]).get_scheme(2), "schemes for 2 layers, counted from 0, and none for 2"),
     (
         lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),

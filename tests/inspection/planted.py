@@ -152,7 +152,7 @@ def kernel(kind: Any, scheme: str, *, still: bool = False, **options: Any) -> Tr
 
     For ``rope`` the frequencies are zero then, for ``alibi`` the slopes.
     """
-    model = uniform(kind, scheme, **({"learned": True} if scheme == "rope" else {}), **options)
+    model = uniform(kind, scheme, **({"learned": True} if scheme in ("rope", "alibi") else {}), **options)
     stack = model.encoder or model.decoder
     assert stack is not None
     first: Any = stack.schemes[0]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -12,19 +13,30 @@ from torch import nn
 
 from clockhands.attention.dispatch import attend
 from clockhands.attention.request import GivenPositions, Mask, check_inputs, share_heads
-from clockhands.errors import UsageError
+from clockhands.errors import UsageError, show_value
 from clockhands.schemes.arguments import explain_call
-from clockhands.schemes.position_checks import check_position_tensor
+from clockhands.schemes.position_checks import can_read, check_position_tensor
 from clockhands.schemes.scheme import Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Float, Int, Num, Tensor
+
+_NUMBERS = itertools.count()
+"""Numbers of all that is made here, by which a cache knows whose keys it holds, as a copy of it does."""
 
 
 class _Kept(NamedTuple):
-    """What a layer keeps of the tokens so far: keys and values, and where the tokens stand."""
+    """What a layer keeps of the tokens so far: keys and values, and where the tokens stand.
+
+    ``owner``: the number of the Positioning whose keys they are, and its schemes in words. ``first`` and ``last``: the
+    least and the largest position of the newest tokens of each text, or of all; None where nobody knows.
+    """
 
     k: Tensor
     v: Tensor
     places: Tensor
+    rotated: bool
+    owner: tuple[int, str]
+    first: list[float] | None
+    last: list[float] | None
 
 
 @dataclass
@@ -37,6 +49,24 @@ class Cache:
     def length(self) -> int:
         """The number of tokens that are kept; the next one stands at this position."""
         return next((kept.k.shape[2] for kept in self.layers.values()), 0)
+
+    def reorder(self, index: Int[Tensor, " B2"]) -> None:
+        """Keep the texts of these indices, in their order, as a beam search does that goes on with some of them."""
+        for layer, kept in self.layers.items():
+            texts = torch.as_tensor(index, device=kept.k.device)
+            places = kept.places if len(kept.places) == 1 else kept.places[texts]  # one row stands for all texts
+            self.layers[layer] = kept._replace(k=kept.k[texts], v=kept.v[texts], places=places, last=None)
+
+    def crop(self, length: int) -> None:
+        """Keep the first tokens, so many, and forget those after them. Raises UsageError for more than there are."""
+        if not isinstance(length, int) or not 0 <= length <= self.length:
+            raise UsageError(
+                f"length is {show_value(length)}, and the cache holds {self.length} tokens; give 0 to that"
+            )
+        for layer, kept in self.layers.items():
+            k, v, places = kept.k[:, :, :length], kept.v[:, :, :length], kept.places
+            places = places[:, :, :length] if places.dim() == 4 else places[:, :length]
+            self.layers[layer] = kept._replace(k=k, v=v, places=places, last=_find_ends(places)[1])
 
 
 class Positioning(nn.Module):
@@ -61,7 +91,7 @@ class Positioning(nn.Module):
 
     def __init__(self, scheme: Scheme | Sequence[Scheme], layers: int | None = None) -> None:
         super().__init__()
-        schemes = [scheme] if isinstance(scheme, Scheme) else list(scheme)
+        schemes = [scheme] if isinstance(scheme, Scheme) else list(scheme) if isinstance(scheme, Iterable) else []
         if not schemes or not all(isinstance(entry, Scheme) for entry in schemes):
             raise UsageError("Positioning takes a scheme, such as RoPE(64), or a list of one for each layer")
         if layers is not None and not (isinstance(layers, int) and layers > 0):
@@ -72,7 +102,9 @@ class Positioning(nn.Module):
             schemes += [copy.deepcopy(schemes[0]) for _ in range(layers - 1)]
             for copied in schemes[1:]:
                 copied.reset_parameters()  # every layer begins with a draw of its own
-        self.schemes = nn.ModuleList(schemes)
+        self.schemes, self.layers = nn.ModuleList(schemes), len(schemes) if len(schemes) > 1 else layers
+        names = dict.fromkeys(repr(entry).partition("\n")[0].rstrip("(") for entry in schemes)
+        self._owner = (next(_NUMBERS), " and ".join([*names][:3]))
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Refuse a call: a stack calls ``embed`` once and ``attend`` in each layer."""
@@ -82,13 +114,10 @@ class Positioning(nn.Module):
 
     def get_scheme(self, layer: int) -> Scheme:
         """Return the scheme of a layer. Raises UsageError for a layer that has none."""
-        if len(self.schemes) == 1:
-            return cast(Scheme, self.schemes[0])
-        if not isinstance(layer, int) or not 0 <= layer < len(self.schemes):
-            raise UsageError(
-                f"there are schemes for {len(self.schemes)} layers, counted from 0, and none for {layer!r}"
-            )
-        return cast(Scheme, self.schemes[layer])
+        if not isinstance(layer, int) or not 0 <= layer < (self.layers or layer + 1):
+            there = "layers are" if self.layers is None else f"there are schemes for {self.layers} layers,"
+            raise UsageError(f"{there} counted from 0, and there is none for {show_value(layer)}")
+        return cast(Scheme, self.schemes[layer if len(self.schemes) > 1 else 0])
 
     def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
         """Return embeddings with what the scheme adds to them, [B, S, D]: once, before the first layer.
@@ -132,11 +161,12 @@ class Positioning(nn.Module):
 
         ``x`` is the input of the layer, from which q, k and v were projected: some schemes place tokens by it.
         ``cache``: the tokens so far, to which these are added. The other arguments and the errors are those of
-        ``attention.attend``. Raises UsageError where ``x`` is missing.
+        ``attention.attend``. Raises UsageError where ``x`` is missing, and for a cache that others filled or that,
+        without a mask, holds tokens at these positions or later ones.
         """
         scheme = self.get_scheme(layer)
-        kept = None if cache is None else cache.layers.get(layer)
-        places = check_position_tensor(pos, "positions")
+        places = counted = check_position_tensor(pos, "positions")
+        kept = None if cache is None else _take(cache, layer, self._owner)
         if "locate" in scheme.active_hooks():
             if x is None:
                 name = type(scheme).__name__
@@ -151,29 +181,68 @@ class Positioning(nn.Module):
             return attend(scheme, q_BHSK, k_BGSK, v_BGSK, places, places, mask_BHST, causal=causal, dropout=dropout)
         if not torch.compiler.is_compiling():
             check_inputs(scheme, q_BHSK, k_BGSK, v_BGSK, places, places, rotated=False)
-        scale, rotated = scheme.scale(q_BHSK.shape[-1]), scheme.declares.cache == "rotated"
+        rotated = scheme.declares.cache == "rotated" if kept is None else kept.rotated
+        q, k, v, scale = q_BHSK, k_BGSK, v_BGSK, scheme.scale(q_BHSK.shape[-1])
         if rotated:
-            if q_BHSK.shape[1] != k_BGSK.shape[1] and scheme.rotates_by_head:
-                k_BGSK, v_BGSK = share_heads(q_BHSK.shape[1], k_BGSK), share_heads(q_BHSK.shape[1], v_BGSK)
-            q_BHSK, k_BGSK = scheme.rotate(q_BHSK, k_BGSK, places, places)
-            v_BGSK = scheme.rotate_values(v_BGSK, places, places)
-        new = _Kept(k_BGSK, v_BGSK, places)
+            if q.shape[1] != k.shape[1] and scheme.rotates_by_head:
+                k, v = share_heads(q.shape[1], k), share_heads(q.shape[1], v)
+            q, k = scheme.rotate(q, k, places, places)
+            v = scheme.rotate_values(v, places, places)
+        # The places are copied: a caller may count on in one tensor.
+        new = _Kept(k, v, places.clone(), rotated, self._owner, *_find_ends(counted))
         if kept is not None:
-            old, now = kept.k.shape, new.k.shape
-            if (old[0], old[1], old[3]) != (now[0], now[1], now[3]):
-                raise UsageError(
-                    f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(now)}; begin each "
-                    f"text with a new Cache()"
-                )
-            axis, rows = (2 if places.dim() == 4 else 1), max(len(kept.places), len(places))
-            both = [own.expand(rows, *own.shape[1:]) for own in (kept.places, places)]  # one row stands for all texts
-            new = _Kept(torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), torch.cat(both, axis))
-        cache.layers[layer] = new
-        return attend(
-            scheme, q_BHSK, new.k, new.v, places, new.places, mask_BHST,
+            new = _join(kept, new, layer, mask_BHST is None)
+        out_BHSK = attend(
+            scheme, q, new.k, new.v, places, places if kept is None else new.places, mask_BHST,
             causal=causal, scale=scale, rotated=rotated, dropout=dropout,
         )  # fmt: skip
+        cache.layers[layer] = new
+        return out_BHSK
 
-    def extra_repr(self) -> str:
-        """Show nothing of its own: the schemes are shown."""
-        return ""
+
+def _take(cache: Any, layer: int, owner: tuple[int, str]) -> _Kept | None:
+    """Return what a layer keeps in a cache, if anything. Raises UsageError for what is no cache, or another's."""
+    if not isinstance(cache, Cache):
+        raise UsageError(f"cache is {show_value(cache)}, but must be a Cache() of clockhands.attention, one for a text")
+    kept = cache.layers.get(layer)
+    if kept is not None and kept.owner != owner:
+        raise UsageError(
+            f"the cache of layer {layer} was filled by another Positioning, of {kept.owner[1]}, and this one is of "
+            f"{owner[1]}; begin each text with a new Cache()"
+        )
+    return kept
+
+
+def _join(kept: _Kept, new: _Kept, layer: int, ordered: bool) -> _Kept:
+    """Return both, one behind the other. Raises UsageError for keys of other shapes.
+
+    ``ordered``: whether their order alone says who is behind whom; then positions that are not above those that are
+    kept raise UsageError too.
+    """
+    old, now = kept.k.shape, new.k.shape
+    if (old[0], old[1], old[3]) != (now[0], now[1], now[3]):
+        raise UsageError(
+            f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(now)}; begin each text "
+            f"with a new Cache()"
+        )
+    if ordered and kept.last is not None and new.first is not None:
+        rows = max(len(kept.last), len(new.first))  # one row stands for all texts
+        for last, first in zip(kept.last * (rows // len(kept.last)), new.first * (rows // len(new.first)), strict=True):
+            if first < last or (first == last and isinstance(first, int)):  # the notes of a chord have one time
+                raise UsageError(
+                    f"the cache of layer {layer} holds tokens up to position {last:g}, and the new ones begin at "
+                    f"{first:g}; give each layer its own index and each token the next position, or begin a new Cache()"
+                )
+    axis, rows = (2 if new.places.dim() == 4 else 1), max(len(kept.places), len(new.places))
+    places = torch.cat([own.expand(rows, *own.shape[1:]) for own in (kept.places, new.places)], axis)
+    return new._replace(k=torch.cat([kept.k, new.k], 2), v=torch.cat([kept.v, new.v], 2), places=places)
+
+
+def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[float], list[float]] | tuple[None, None]:
+    """Return the least and the largest position of each row; None where they are not on a line, or may not be read."""
+    if pos.dim() != 2 or pos.device.type != "cpu" or not can_read(pos):
+        return None, None
+    if pos.shape[1] == 1:
+        ends = pos.flatten().tolist()
+        return ends, ends
+    return pos.amin(1).tolist(), pos.amax(1).tolist()

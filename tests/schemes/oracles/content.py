@@ -190,7 +190,7 @@ def dape(case: Case) -> Expected:
                 continue
             r = abs(float(case.offsets[i][j]))
             if case.options.get("base") == "alibi":
-                bias = [-float(m) * r for m in scheme.base.slopes_OH[0]]
+                bias = [-float(m) * r for m in scheme.base.compute_slopes()[0]]
             else:
                 size, shape = scheme.base.size_H.clamp(min=0.01), scheme.base.shape_H.clamp(min=0.01)
                 bias = [-float(size[h]) * math.log(1 + float(shape[h]) * r) for h in range(heads)]
