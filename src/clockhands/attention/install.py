@@ -1,8 +1,7 @@
 """A scheme in a loaded model of transformers: its attention runs through ours, until it is taken out again.
 
 transformers lets anybody register an attention function, and hands it queries, keys and values of every layer after
-they have been rotated. There a scheme takes their place; the model's own rotation is left as it is, or undone by
-giving the layers the cosine 1 and the sine 0. Masks, caches and projections stay the model's own.
+they have been rotated. There a scheme acts; the model's own rotation is kept, or undone by the cosine 1 and the sine 0.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ import inspect
 import itertools
 import re
 import sys
+import weakref
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -31,8 +32,7 @@ NAME = "clockhands-installed"
 _MARK = "_clockhands_installed"
 """An attribute of the stack and of the attention layers of a model in which something is installed, and of its caches.
 
-Of a layer it is what is installed there, or None, in a tuple, in which no module registers a scheme: what is saved is
-the model as it was. A copy of a model copies it, and has a scheme of its own.
+Of a layer it is what is installed there, or None, in a tuple, in which no module registers a scheme to be saved.
 """
 _PLACES = "clockhands_places"
 """The argument by which the layers of a forward pass are told where its tokens stand."""
@@ -48,6 +48,8 @@ _EXTRAS = {
 """What some are given that changes the result, in words."""
 _NUMBERS = itertools.count()
 """Numbers of what is installed, by which a cache knows under which schemes it was filled."""
+_filled: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The caches that were filled under a scheme, which nobody else can read on."""
 
 
 class _Places(NamedTuple):
@@ -66,14 +68,13 @@ def install(
 
         with install(llama, Alibi(32)):                          # ALiBi in place of the rotation, in all layers
             llama.generate(**tokens, max_new_tokens=50)
-        with install(llama, Window(32, left=511), rotary="keep", layers=range(0, 32, 2)):    # a window beside it
-            ...
-        undo = install(llama, NoPosition(), layers=range(3, 32, 4))     # no position in every fourth layer
-        undo.remove()
+        window = install(llama, Window(32, left=511), rotary="keep", layers=range(0, 32, 2))    # a window beside it
+        window.remove()
 
     Works with any causal or bidirectional model whose attention runs through the attention interface of transformers,
     with its caches, left padding and gradients; the learned parameters of the scheme are the scheme's own, and what
-    ``save_pretrained`` writes is the model as it was. Several schemes may be installed in different layers.
+    ``save_pretrained`` writes is the model as it was. Several schemes may be installed in different layers. A cache
+    that was filled under a scheme takes no more tokens when that has been taken out.
 
     Args:
         model: a model of transformers, or what wraps one (PEFT, ``torch.compile``).
@@ -88,13 +89,14 @@ def install(
     return Installed(model, scheme, rotary, layers)
 
 
-class Installed:
+class Installed(AbstractContextManager["Installed"]):
     """A scheme in a model (``install``). ``remove`` takes it out, as does the end of a ``with`` block."""
 
     def __init__(self, model: Any, scheme: Scheme, rotary: str, layers: Collection[int] | None) -> None:
         self.model, self.scheme, self.rotary, self.number = _find_model(model), scheme, rotary, next(_NUMBERS)
         self.stack = _find_stack(self.model)
-        _check(self.model, self.stack, scheme, rotary)
+        rotates = getattr(self.model.config.get_text_config(), "rope_parameters", None) is not None
+        _check(self.model, self.stack, scheme, rotary, rotates)
         attentions = _list_attentions(self.stack)
         wanted = list(attentions if layers is None else layers if isinstance(layers, Collection) else [layers])
         if not wanted or not all(type(layer) is int and layer in attentions for layer in wanted):
@@ -105,12 +107,11 @@ class Installed:
         if taken:
             raise UsageError(f"a scheme is installed in layers {taken} already; take it out first, or choose others")
         self._modules, self._hooks = [module for layer in indices for module in attentions[layer]], []
-        if rotary == "off" and _rotates(self.model):
-            for module in self._modules:
-                _check_rotation(module)
-            self._hooks = [
-                module.register_forward_pre_hook(_undo_rotation, with_kwargs=True) for module in self._modules
-            ]
+        undone = rotary == "off" and rotates
+        for module in self._modules:
+            _check_layer(module, scheme, undone)
+        for module in self._modules if undone else ():
+            self._hooks.append(module.register_forward_pre_hook(_undo_rotation, with_kwargs=True))
         device = next(self.model.parameters()).device
         if device.type != "meta":
             scheme.to(device)
@@ -130,9 +131,6 @@ class Installed:
             watch.remove()
         self._hooks, self._modules = [], []
 
-    def __enter__(self) -> Installed:
-        return self
-
     def __exit__(self, *fault: object) -> None:
         self.remove()
 
@@ -149,7 +147,8 @@ class _Watch:
 
         ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
         ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
-        self.stack, self.modules = stack, _list_all_attentions(stack)
+        self.stack = stack
+        self.modules = [module for module in stack.modules() if _attends(module)]  # those that read an image too
         self.places: _Places | None = None
         # What reads images beside the stack has a configuration of its own, and keeps its attention.
         configs = {id(config): config for config in (model.config, stack.config)}.values()
@@ -176,6 +175,9 @@ class _Watch:
                 config._attn_implementation_internal = name
         for module in (*self.modules, self.stack):
             delattr(module, _MARK)
+        for cache in _filled:
+            if getattr(cache, _MARK)[2] == id(self):
+                cache.update = _refuse_cache
 
     def note_places(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Find where the tokens of this forward pass stand, and hand it to the layers.
@@ -208,7 +210,11 @@ class _Watch:
         if not isinstance(own, Tensor):
             own = torch.arange(past, past + tokens.shape[1])
         if own.dim() == 3:
-            own = self._join_axes(own[1:] if len(own) == 4 else own)  # of four the first makes masks
+            own = own[-3:]  # of four the first makes masks
+            if not torch.compiler.is_compiling() and bool((own != own[:1]).any()):
+                shape = list(own.shape)
+                raise UsageError(f"position_ids are {shape} with axes that differ, and an installed scheme reads one")
+            own = own[0]
         own = (own[None] if own.dim() == 1 else own).to(tokens.device)
         if not past:
             return _Places(own, cache is not None)
@@ -217,7 +223,7 @@ class _Watch:
             if isinstance(mask, Tensor) and mask.dim() == 2 and mask.shape[1] >= total:
                 return _Places(count_from_mask(mask[:, :total].to(tokens.device)), True)
             return _Places(own[:, :1] - past + torch.arange(total, device=tokens.device), True)
-        known, installed = getattr(cache, _MARK, (None, []))
+        known, installed, _ = getattr(cache, _MARK, (None, [], 0))
         if known is None or installed != [entry.number for entry in self.list_installed()] or known.shape[1] < past:
             names = self.list_installed()
             raise UsageError(f"the cache holds {past} tokens that were read without {names}; begin with a new cache")
@@ -227,13 +233,6 @@ class _Watch:
         known, own = (x.repeat_interleave(rows // len(x), 0) for x in (known[:, :past].to(own), own))
         return _Places(torch.cat([known, own], 1), True)
 
-    def _join_axes(self, own: Tensor) -> Tensor:
-        """Return positions [B, S] of several axes [A, B, S] that are all alike, as those of text are."""
-        if not torch.compiler.is_compiling() and bool((own != own[:1]).any()):
-            shape = list(own.shape)
-            raise UsageError(f"position_ids are {shape} with axes that differ, and an installed scheme reads one")
-        return own[0]
-
     def note_cache(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         """Keep at the cache where its tokens stand, and under which schemes they were read."""
         places = named.get(_PLACES, self.places)  # those of this pass: another thread may run the same model
@@ -242,7 +241,8 @@ class _Watch:
         made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
         for cache in (_find_cache(_bind(stack, args, named)), *made):
             if hasattr(cache, "get_seq_length"):
-                setattr(cache, _MARK, (places.counted, [entry.number for entry in self.list_installed()]))
+                setattr(cache, _MARK, (places.counted, [entry.number for entry in self.list_installed()], id(self)))
+                _filled.add(cache)
 
 
 def _find_model(model: Any) -> Any:
@@ -258,7 +258,7 @@ def _find_model(model: Any) -> Any:
     return inner
 
 
-def _check(model: Any, stack: Any, scheme: Scheme, rotary: str) -> None:
+def _check(model: Any, stack: Any, scheme: Scheme, rotary: str, rotates: bool) -> None:
     """Refuse what cannot be installed, with the reason."""
     name, kind = type(model).__name__, type(scheme).__name__
     if not isinstance(scheme, Scheme):
@@ -268,7 +268,7 @@ def _check(model: Any, stack: Any, scheme: Scheme, rotary: str) -> None:
     both_ways = any(not getattr(module, "is_causal", True) for module in own)
     served, unmasked = model._can_set_attn_implementation(), not model._supports_sdpa and both_ways and decodes
     where = "at the embedding" if "encode" in hooks else "on the input of each layer"
-    turns_twice = "rotate" in hooks and not scheme.scales_queries and rotary == "keep" and _rotates(model)
+    turns_twice = "rotate" in hooks and not scheme.scales_queries and rotary == "keep" and rotates
     advice = "; make it with causal=False" if "causal" in type(scheme).__init__.__code__.co_varnames else ""
     in_order = scheme.declares.causal_only and both_ways and not decodes
     for holds, reason in (
@@ -285,9 +285,24 @@ def _check(model: Any, stack: Any, scheme: Scheme, rotary: str) -> None:
             raise UsageError(reason)
 
 
-def _rotates(model: Any) -> bool:
-    """Return whether the configuration of a model has a rotation."""
-    return getattr(model.config.get_text_config(), "rope_parameters", None) is not None
+def _check_layer(module: nn.Module, scheme: Scheme, undone: bool) -> None:
+    """Refuse other heads than the scheme's, as far as a layer tells, and a rotation to undo that is its own."""
+    names = inspect.unwrap(type(module).forward).__code__.co_names
+    handed = "position_embeddings" in inspect.signature(module.forward).parameters
+    if undone and not handed and any("rotary" in name for name in names):
+        raise UsageError(f"{type(module).__name__} rotates by itself, which cannot be undone; set rotary='keep'")
+    owners, name = (module, getattr(module, "config", None)), type(scheme).__name__
+    counts = [getattr(owner, name, None) for owner in owners for name in ("num_heads", "num_attention_heads")]
+    widths = [getattr(module, name, None) for name in ("qk_head_dim", "head_dim", "head_size", "attention_head_size")]
+    for made, sizes, size in zip(scheme.made_for, (counts, widths), ("num_heads", "head_dim"), strict=True):
+        own = next((number for number in sizes if type(number) is int), made)
+        if made not in (None, own):
+            raise UsageError(f"{name} was made with {size}={made}, and {type(module).__name__} has {own}; set that")
+
+
+def _refuse_cache(*inputs: Any, **named: Any) -> Any:
+    """Refuse tokens for a cache whose others were read under a scheme that is gone: it stands for its ``update``."""
+    raise UsageError("this cache was filled under a scheme that has been taken out since; begin with a new cache")
 
 
 def _find_stack(model: Any) -> Any:
@@ -302,11 +317,6 @@ def _attends(module: nn.Module) -> bool:
     """Return whether the code of a module asks transformers for an attention function."""
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
-
-
-def _list_all_attentions(stack: Any) -> list[nn.Module]:
-    """Return every module of a stack that attends, those that read another text or an image too."""
-    return [module for module in stack.modules() if _attends(module)]
 
 
 def _list_attentions(stack: Any) -> dict[int, list[nn.Module]]:
@@ -338,14 +348,6 @@ def _find_cache(arguments: dict[str, Any]) -> Any:
     return next((arguments[name] for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
 
 
-def _check_rotation(module: nn.Module) -> None:
-    """Raise UsageError for a layer that computes cosines and sines itself."""
-    names = inspect.unwrap(type(module).forward).__code__.co_names
-    handed = "position_embeddings" in inspect.signature(module.forward).parameters
-    if not handed and any("rotary" in name for name in names):
-        raise UsageError(f"{type(module).__name__} rotates by itself, which cannot be undone; set rotary='keep'")
-
-
 def _undo_rotation(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
     """Give a layer the cosine 1 and the sine 0, of the shape of its own."""
     arguments = inspect.signature(module.forward).bind_partial(*args, **named).arguments
@@ -358,9 +360,8 @@ def _undo_rotation(module: nn.Module, args: tuple[Any, ...], named: dict[str, An
         still = torch.ones_like(waves)
     else:
         raise UsageError(f"{type(module).__name__} is given positions in a form in which they cannot be undone")
-    if "position_embeddings" in named:
-        return args, {**named, "position_embeddings": still}
-    return tuple(still if x is waves else x for x in args), named
+    others = {name: still if value is waves else value for name, value in named.items()}
+    return tuple(still if value is waves else value for value in args), others
 
 
 @functools.cache
@@ -427,8 +428,7 @@ def _take_places(installed: Installed, places: _Places | None, query: Tensor, ke
         places = getattr(stack, _MARK).places
     if places is None:
         raise UsageError(f"{type(installed.model).__name__} runs its layers without {type(stack).__name__}")
-    counted = places.counted.to(query.device)
-    total = counted.shape[1]
+    counted, total = places.counted.to(query.device), places.counted.shape[1]
     if keys > total and places.cached:  # a static cache has empty places behind, a window's the last tokens alone
         counted = torch.nn.functional.pad(counted, (0, keys - total))
     elif keys > total or queries > total:
