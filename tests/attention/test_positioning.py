@@ -175,6 +175,11 @@ def test_positions_of_one_axis_are_those_of_all_texts() -> None:
         torch.testing.assert_close(one, two)
     x = torch.zeros(2, LENGTH, WIDTH)
     torch.testing.assert_close(Positioning(Sinusoidal(WIDTH)).embed(x, pos), Sinusoidal(WIDTH).encode(both))
+    for name in ("rope", "xpos", "temperature", "fope"):  # the hook by hand
+        one, two = (make(name, {}).rotate(q, q, at, at)[0] for at in (pos, both))
+        torch.testing.assert_close(one, two)
+    assert torch.equal(positions.count_packed(pos // 4), positions.count_packed(both // 4)[:1])
+    assert torch.equal(positions.make_document_mask(pos // 4), positions.make_document_mask(both // 4)[:1])
 
 
 @pytest.mark.parametrize("name", ["path", "selective-rope", "carope", "repo", "forgetting"])

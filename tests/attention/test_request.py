@@ -22,6 +22,7 @@ from clockhands.schemes import (
     Alibi,
     Composition,
     CoPE,
+    Fire,
     Forgetting,
     RePo,
     RoPE,
@@ -33,6 +34,7 @@ from clockhands.schemes import (
     T5Bias,
     Temperature,
     Window,
+    XPos,
     YaRN,
 )  # fmt: skip
 from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, Inputs, attending, inputs, make, on_axes, place
@@ -123,6 +125,10 @@ MISTAKES: list[tuple[Any, str]] = [
         lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=None),
         "from the input of the layer: pass it as x=",
     ),
+    (lambda: Alibi(4).score_mod(POS[0], POS[0]), r"these are \[10\] and \[10\]: pass pos\[None\] for one row"),
+    (lambda: RePo(64, 4, 16).locate(torch.zeros(2, 10, 64), POS, POS), "past is tensor.*must be what locate returned"),
+    (lambda: positions.count_packed([[0, 0, 1]]), r"numbers of documents are \[\[0, 0, 1\]\], but must be a tensor"),  # type: ignore[arg-type]
+    (lambda: positions.shift(POS, "1"), "offset is '1', but must be a whole number, or a tensor"),  # type: ignore[arg-type]
     (lambda: positions.count_up(2, -3), "takes the number of texts and of tokens, and was given 2 and -3"),
     (lambda: positions.count_up(2.0, 3), "was given 2.0 and 3"),  # type: ignore[arg-type]
     (lambda: positions.count_from_mask(torch.tensor([[-1e9, 0.0]])), r"mask of tokens is \[1, 2\] of torch.float32"),
@@ -153,7 +159,16 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: RoPE(16, base="1e4"), "RoPE: base is '1e4', but must be a number"),  # type: ignore[arg-type]
     (lambda: RoPE(dim=16), "RoPE has no parameter 'dim'; it is called 'head_dim' here"),  # type: ignore[call-arg]
     (lambda: RoPE(16, theta=5e5), "RoPE has no parameter 'theta'; it is called 'base' here"),  # type: ignore[call-arg]
-    (lambda: Window(4, size=3), "Window has no parameter 'size'; it is called 'left' here"),  # type: ignore[call-arg]
+    (lambda: Window(4, size=3), "no parameter 'size'; it is called 'left' here, and does not count the query's own"),  # type: ignore[call-arg]
+    (lambda: RoPE(16, rotary_percent=0.5), "no parameter 'rotary_percent'; it is called 'fraction' here$"),  # type: ignore[call-arg]
+    (
+        lambda: RoPE(16, scaling_factor=2.0),
+        r"no parameter 'scaling_factor'; it is one of a spectrum, as in spectrum=YaRN\(",
+    ),  # type: ignore[call-arg]
+    (lambda: Alibi(4, bidirectional=True), "it is called 'causal' here, and says the opposite"),  # type: ignore[call-arg]
+    (lambda: YaRN(factor=4.0), r"YaRN lacks original_length; call it as YaRN\(factor, original_length\)"),  # type: ignore[call-arg]
+    (lambda: XPos(16, gamma=0.0), "gamma is 0.0, but must be above 0"),
+    (lambda: Fire(4, length=-1.0), "length is -1.0, but must be above 0"),
     (lambda: Alibi(4, slope="paper"), "Alibi has no parameter 'slope'; did you mean 'slopes'"),  # type: ignore[call-arg]
     (lambda: RoPE(16, factor=2.0), r"no parameter 'factor'; it is one of a spectrum, as in spectrum=YaRN"),  # type: ignore[call-arg]
     (lambda: RoPE(16, spectrum="yarn"), r"spectrum is 'yarn', but must be a Spectrum such as YaRN"),  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import torch
 
@@ -57,11 +57,20 @@ def continue_from_mask(mask_BS: TokenMask, new: int) -> Int[Tensor, "B new"]:
     return count_from_mask(mask_BS)[:, -new:]
 
 
+def _check_documents(documents: Any) -> Int[Tensor, "B S"]:
+    """Return the number of each token's document, [S] as [1, S]. Raises PositionError for anything else."""
+    if not isinstance(documents, Tensor) or documents.dim() not in (1, 2):
+        kind = list(documents.shape) if isinstance(documents, Tensor) else show_value(documents)
+        raise PositionError(f"numbers of documents are {kind}, but must be a tensor [batch, tokens]")
+    return documents if documents.dim() == 2 else documents[None]
+
+
 def count_packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
     """Count the tokens of each of the documents that are packed into a row from 0: [B, S].
 
-    A document begins wherever the number changes along the row.
+    A document begins wherever the number changes along the row. Raises PositionError for what are no such numbers.
     """
+    documents_BS = _check_documents(documents_BS)
     index_BS = count_up(*documents_BS.shape, device=documents_BS.device)
     starts_BS = torch.ones_like(documents_BS, dtype=torch.bool)
     starts_BS[:, 1:] = documents_BS[:, 1:] != documents_BS[:, :-1]
@@ -71,6 +80,7 @@ def count_packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
 
 def make_document_mask(documents_BS: Int[Tensor, "B S"]) -> Bool[Tensor, "B S S"]:
     """Return which tokens are in the same document, [B, S, S]: the mask that packed documents need."""
+    documents_BS = _check_documents(documents_BS)
     return documents_BS[:, :, None] == documents_BS[:, None, :]
 
 
@@ -78,6 +88,10 @@ def shift(pos: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num[Te
     """Add one offset to all positions of a row: SHAPE (Kiyono et al. 2021, section 3)."""
     if isinstance(offset, int):
         return pos + offset
+    if not isinstance(offset, Tensor):
+        raise PositionError(
+            f"offset is {show_value(offset)}, but must be a whole number, or a tensor of one for each text"
+        )
     return pos + offset.reshape(-1, *[1] * (pos.dim() - 1))
 
 

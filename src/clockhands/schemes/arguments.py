@@ -15,18 +15,19 @@ from clockhands.options import check_value, fits
 P = ParamSpec("P")
 R = TypeVar("R")
 OTHER_NAMES = {
-    "fraction": "rotary_dim rotary_pct partial_rotary_factor",
+    "fraction": "rotary_dim rotary_pct rotary_percent partial_rotary_factor",
     "head_dim": "dim d_head head_size rotary_dim",
     "width": "dim embed_dim embedding_dim hidden_size dim_model",
     "d_model": "dim embed_dim embedding_dim hidden_size dim_model",
     "base": "theta rope_theta theta_base max_period",
     "num_heads": "heads n_heads nhead num_attention_heads",
     "left": "size window window_size sliding_window",
-    "max_length": "max_len max_seq_len max_position_embeddings size",
+    "max_length": "max_len max_seq_len max_position_embeddings num_embeddings n_positions n_ctx block_size size",
     "original_length": "max_len max_seq_len max_position_embeddings original_max_position_embeddings",
     "layout": "interleaved is_neox_style",
     "spectrum": "scaling rope_scaling rope_type",
     "buckets": "num_buckets",
+    "max_position": "npos_max max_len",
     "causal": "bidirectional is_causal",
     "mask_BHST": "mask attn_mask attention_mask attn_bias",
     "scale": "scaling sm_scale softmax_scale",
@@ -37,6 +38,12 @@ OTHER_NAMES = {
 
 The first of ours that is a parameter is meant.
 """
+_OTHER_VALUES = {
+    "left": ", and does not count the query's own token: one less",
+    "bidirectional": ", and says the opposite",
+    "interleaved": ": layout='interleaved' or 'half'",
+}
+"""Where the value is another too, by our name or by the other's."""
 
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
@@ -52,7 +59,8 @@ def explain_call(function: Callable[P, R]) -> Callable[P, R]:
     own = inspect.signature(function).parameters
     places = [name for name, parameter in own.items() if parameter.kind is not parameter.KEYWORD_ONLY]
     needed = [name for name in places if own[name].default is inspect.Parameter.empty]
-    name, call = function.__name__, ", ".join(place for place in needed if place != "self")
+    name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    call = ", ".join(place for place in needed if place != "self")
 
     @functools.wraps(function)
     def explained(*args: P.args, **named: P.kwargs) -> R:
@@ -137,10 +145,11 @@ def _suggest(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     """Return what is meant by a name that is no parameter."""
     meant = next((own for own, others in OTHER_NAMES.items() if name in others.split() and own in parameters), None)
     if meant is not None:
-        return f"; it is called {meant!r} here"
+        return f"; it is called {meant!r} here" + (_OTHER_VALUES.get(name) or _OTHER_VALUES.get(meant, ""))
     if "spectrum" in parameters:
         from clockhands.schemes.rotary.spectra import SPECTRA
 
+        name = "factor" if name == "scaling_factor" else name
         takers = [kind.__name__ for kind in SPECTRA.values() if name in kind.__dataclass_fields__]
         if takers:
             takers.sort(key=lambda kind: kind != "YaRN")  # the most usual one as the example

@@ -123,7 +123,8 @@ def compute_distances(qpos: Positions, kpos: KeyPositions) -> Num[Tensor, "#B S 
 def _check_one_coordinate(qpos: Positions, kpos: KeyPositions) -> None:
     """Raise PositionError for positions of several coordinates."""
     if qpos.dim() != 2 or kpos.dim() != 2:
+        flat, other = "pass pos[None] for one row", "choose a scheme for several axes, or pass one of them"
         raise PositionError(
             f"a distance needs positions of one coordinate, [B, S]; these are {list(qpos.shape)} and "
-            f"{list(kpos.shape)}: choose a scheme for several axes, or pass one of them"
+            f"{list(kpos.shape)}: {flat if 1 in (qpos.dim(), kpos.dim()) else other}"
         )

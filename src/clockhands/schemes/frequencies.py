@@ -145,9 +145,9 @@ def take_axis(
     ``axis``: its index, from 0 on; None: positions have one coordinate, and ``advice`` is what the refusal of several
     says to do. Raises PositionError for positions without that coordinate, and for several where ``axis`` is None.
     """
-    if pos.dim() == 2 and not axis:
-        return pos
-    count = 1 if pos.dim() == 2 else pos.shape[-1]
+    if pos.dim() <= 2 and not axis:
+        return pos if pos.dim() == 2 else pos[None]
+    count = 1 if pos.dim() <= 2 else pos.shape[-1]
     if axis is None and count > 1:
         raise PositionError(f"{scheme} reads one coordinate, and these positions have {count}; {advice}")
     if axis is not None and axis >= count:
@@ -173,8 +173,8 @@ def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor,
     """
     if axes == 1:
         return take_axis(pos, scheme)[..., None]
-    if pos.dim() == 2 or pos.shape[-1] != axes:
-        given_axes = 1 if pos.dim() == 2 else pos.shape[-1]
+    if pos.dim() <= 2 or pos.shape[-1] != axes:
+        given_axes = 1 if pos.dim() <= 2 else pos.shape[-1]
         raise PositionError(
             f"{scheme} encodes {axes} coordinates, and these positions have {given_axes}; make them with "
             f"positions.make_grid, or with positions.repeat_on_axes for text"

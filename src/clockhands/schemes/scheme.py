@@ -156,6 +156,8 @@ def _checked_places(locate: Callable[..., Any]) -> Callable[..., Any]:
                 f"{list(x.shape) if isinstance(x, Tensor) else show_value(x)}"
             )
         pos = check_position_tensor(pos, f"the positions of {type(self).__name__}.locate")
+        if past is not None and (not isinstance(past, Tensor) or past.dim() != 4):
+            raise UsageError(f"past is {show_value(past)}, but must be what locate returned of cached tokens, or None")
         return locate(self, x, pos.expand(len(x), *pos.shape[1:]) if len(pos) == 1 else pos, past)
 
     return checked

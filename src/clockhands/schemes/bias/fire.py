@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.options import Count
+from clockhands.options import Count, Positive
 from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
@@ -48,8 +48,8 @@ class Fire(Scheme):
         num_heads: int,
         *,
         hidden: Count = 32,
-        c: float = 0.1,
-        length: float = 512.0,
+        c: Positive = 0.1,
+        length: Positive = 512.0,
         threshold: Literal["whole", "halved"] = "whole",
     ) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ import torch
 
 from clockhands.errors import ConfigError, refuse
 from clockhands.options import Count, Fraction, Positive, check_value
+from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -397,6 +398,8 @@ SPECTRA: dict[str, type[Spectrum]] = {
     "hope": HoPE,
 }
 """The spectra by the names that recipes have for them."""
+for _kind in SPECTRA.values():
+    _kind.__init__ = explain_call(_kind.__init__)  # type: ignore[method-assign]
 _HF_NAMES = {
     "factor": "factor",
     "original_length": "original_max_position_embeddings",
