@@ -115,8 +115,8 @@ class Positioning(nn.Module):
     def get_scheme(self, layer: int) -> Scheme:
         """Return the scheme of a layer. Raises UsageError for a layer that has none."""
         if not isinstance(layer, int) or not 0 <= layer < (self.layers or layer + 1):
-            there = "layers are" if self.layers is None else f"there are schemes for {self.layers} layers,"
-            raise UsageError(f"{there} counted from 0, and there is none for {show_value(layer)}")
+            count = "any number of" if self.layers is None else self.layers
+            raise UsageError(f"there are schemes for {count} layers, counted from 0, and none for {show_value(layer)}")
         return cast(Scheme, self.schemes[layer if len(self.schemes) > 1 else 0])
 
     def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
