@@ -129,9 +129,6 @@ class Composition(Scheme):
         for part in self.parts:
             part.encoded = value
 
-    def extra_repr(self) -> str:
-        return ""
-
     def borrow(self, shared: Mapping[int, Scheme]) -> None:
         """Replace the parts at these indices by those of another composition, so that layers share them."""
         parts = [shared.get(index, part) for index, part in enumerate(self.parts)]

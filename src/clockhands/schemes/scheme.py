@@ -357,20 +357,6 @@ class Scheme(nn.Module, metaclass=_SchemeType):
             if reset is not None:
                 reset()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Scheme:
-        """Convert parameters with the model; buffers follow to its device and keep their dtype.
-
-        In bfloat16 the slopes of ALiBi would be rounded.
-        """
-        exact = {name: table for name, table in self.named_buffers() if table.is_floating_point()}
-        super()._apply(fn, recurse)
-        for name, table in exact.items():
-            moved = self.get_buffer(name)
-            if moved.dtype != table.dtype:
-                owner, _, attribute = name.rpartition(".")
-                setattr(self.get_submodule(owner), attribute, table.to(moved.device))
-        return self
-
 
 def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
     """Return the softmax over the keys.
