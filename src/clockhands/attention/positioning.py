@@ -188,15 +188,15 @@ class Positioning(nn.Module):
                 k, v = share_heads(q.shape[1], k), share_heads(q.shape[1], v)
             q, k = scheme.rotate(q, k, places, places)
             v = scheme.rotate_values(v, places, places)
-        # The places are copied: a caller may count on in one tensor.
-        new = _Kept(k, v, places.clone(), rotated, self._owner, *_find_ends(counted))
+        new = _Kept(k, v, places, rotated, self._owner, *_find_ends(counted))
         if kept is not None:
             new = _join(kept, new, layer, mask_BHST is None)
         out_BHSK = attend(
-            scheme, q, new.k, new.v, places, places if kept is None else new.places, mask_BHST,
+            scheme, q, new.k, new.v, places, new.places, mask_BHST,
             causal=causal, scale=scale, rotated=rotated, dropout=dropout,
         )  # fmt: skip
-        cache.layers[layer] = new
+        # The first places are copied: a caller may count on in one tensor.
+        cache.layers[layer] = new if kept is not None else new._replace(places=places.clone())
         return out_BHSK
 
 
