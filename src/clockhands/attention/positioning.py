@@ -117,7 +117,8 @@ class Positioning(nn.Module):
         if not isinstance(layer, int) or not 0 <= layer < (self.layers or layer + 1):
             count = "any number of" if self.layers is None else self.layers
             raise UsageError(f"there are schemes for {count} layers, counted from 0, and none for {show_value(layer)}")
-        return cast(Scheme, self.schemes[layer if len(self.schemes) > 1 else 0])
+        schemes = self.schemes
+        return cast(Scheme, schemes[layer if len(schemes) > 1 else 0])
 
     def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
         """Return embeddings with what the scheme adds to them, [B, S, D]: once, before the first layer.
@@ -235,7 +236,7 @@ def _join(kept: _Kept, new: _Kept, layer: int, ordered: bool) -> _Kept:
                 )
     axis, rows = (2 if new.places.dim() == 4 else 1), max(len(kept.places), len(new.places))
     places = torch.cat([own.expand(rows, *own.shape[1:]) for own in (kept.places, new.places)], axis)
-    return new._replace(k=torch.cat([kept.k, new.k], 2), v=torch.cat([kept.v, new.v], 2), places=places)
+    return _Kept(torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), places, *new[3:])
 
 
 def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[float], list[float]] | tuple[None, None]:
@@ -243,6 +244,6 @@ def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[float], list[float]] |
     if pos.dim() != 2 or pos.device.type != "cpu" or not can_read(pos):
         return None, None
     if pos.shape[1] == 1:
-        ends = pos.flatten().tolist()
+        ends = [row[0] for row in pos.tolist()]
         return ends, ends
     return pos.amin(1).tolist(), pos.amax(1).tolist()

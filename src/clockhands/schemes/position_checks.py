@@ -9,7 +9,8 @@ import torch
 from clockhands.errors import PositionError, show_value
 from clockhands.shapes import Num, Tensor
 
-_MODES = torch._C._TorchDispatchModeKey
+_MODES, _count_modes = torch._C._TorchDispatchModeKey, torch._C._len_torch_dispatch_stack
+_get_tracing_state, _peek_transforms = torch._C._get_tracing_state, torch._C._functorch.peek_interpreter_stack
 MAKE = "make them with clockhands.positions, as in count_up(batch, tokens)"
 
 
@@ -20,10 +21,9 @@ def is_traced() -> bool:
     """
     return (
         torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._get_dispatch_mode(_MODES.FAKE) is not None
-        or torch._C._get_dispatch_mode(_MODES.PROXY) is not None
+        or _get_tracing_state() is not None
+        or _peek_transforms() is not None
+        or (_count_modes() > 0 and any(torch._C._get_dispatch_mode(mode) for mode in (_MODES.FAKE, _MODES.PROXY)))
     )
 
 
