@@ -45,8 +45,8 @@ def make_card(result: Result) -> str:
         counts = ", ".join(f"{count} {words}" for verdict, words in _COUNTED if (count := result.count(verdict)))
         lines += [f"Position enters by: {_escape(result.scheme)}. Of {len(result.outcomes)} checks {counts}.", ""]
         for heading, verdict in (("What this model gets wrong", "FAIL"), ("What the library does", "LIBRARY")):
-            told = _list(outcome for outcome in result.outcomes if outcome.verdict == verdict)
-            lines += [f"### {heading}", "", *(told or ["Nothing that the checks look for."]), ""]
+            causes = _list(outcome for outcome in result.outcomes if outcome.verdict == verdict)
+            lines += [f"### {heading}", "", *(causes or ["Nothing that the checks look for."]), ""]
         lines += ["### What you may rely on", "", "| use | safe |", "|---|---|"]
         for reliance in list_reliances(result.outcomes):
             untried = f" (not tried: {', '.join(reliance.untried)})" if reliance.untried else ""
