@@ -61,6 +61,7 @@ def test_loss_per_token_weighs_tokens_not_sentences() -> None:
         ("the cat sat", {}, "the text is a str, not a sequence of documents; put it into a list"),
         ([Pair("Tom saw Anna", "Tom saw Anna"), "the cat sat"], {}, "mixes pairs and documents"),
         (["the cat sat on the mat"], {"length": 0}, "length=0"),
+        (["the cat sat on the mat"], {"stride": "x", "batch": 1e308}, "stride is 'x', but must be .*; batch is"),
         (["the cat sat on the mat"], {"buckets": 0}, "buckets=0; the table by length has at least 1 row"),
     ],
 )

@@ -27,6 +27,11 @@ def test_a_seed_draws_the_same_again(writer: Run) -> None:
     assert one != other
 
 
+def test_a_whole_number_is_a_temperature_too(writer: Run) -> None:
+    first, other = (generate(writer, "the ", tokens=9, temperature=heat, seed=3) for heat in (2, 2.0))
+    assert first == other
+
+
 def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
     assert len(set(generate(writer, tokens=20, temperature=3.0, samples=3, seed=1))) > 1
 
@@ -35,6 +40,7 @@ def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
     ("given", "message"),
     [
         ({"tokens": 0}, "tokens is 0, but must be at least 1"),
+        ({"tokens": None, "seed": 10**30}, "tokens is None, but must be a whole number; seed is 10.*64 bits"),
         ({"temperature": -1.0}, "temperature is -1.0, but must be at least 0"),
         ({"top_p": 1.5}, "top_p is 1.5, but must be from 1e-09 to 1"),
         (

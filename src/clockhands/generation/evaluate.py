@@ -19,6 +19,7 @@ from clockhands.generation.score import Evaluation, Loss, evaluate_windows, make
 from clockhands.generation.translate import Search, Translation, open_translator, translate
 from clockhands.model.loss import shift_right
 from clockhands.model.masks import TokenBatch
+from clockhands.options import check_value
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run
 from clockhands.runs.opening import PlainRun
@@ -69,6 +70,10 @@ def evaluate(
     is no text, if pairs and documents are mixed, and for items that are neither; and what opening a model raises
     (``open_run``, ``open_language_model``).
     """
+    sizes = {"length": length, "stride": stride, "batch": batch, "buckets": buckets}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in sizes.items()}
+    if faults := [fault for name, value in plain.items() for fault in check_value(name, value, int | None)]:
+        raise UsageError("; ".join(faults))
     if buckets < 1:
         raise UsageError(f"buckets={buckets}; the table by length has at least 1 row")
     if isinstance(text, str):
@@ -124,7 +129,7 @@ def _evaluate_pairs(
     is_exact_N = match_exactly(texts, references)
     # A bucket holds the lengths above one edge, up to and including the next, and about as many pairs as any other; if
     # all lengths are equal there is one.
-    edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
+    edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, min(buckets, len(pairs)) + 1), method="nearest"))
     rows = []
     for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):
         inside_N = (loss.tokens_N > low) & (loss.tokens_N <= high)

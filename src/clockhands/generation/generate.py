@@ -12,7 +12,7 @@ import torch
 from clockhands.devices import require_memory
 from clockhands.errors import CheckpointError, ClockhandsWarning, UsageError, explain_overflow
 from clockhands.model.kv_cache import find_window
-from clockhands.options import Count, NotNegative, Range, check_value
+from clockhands.options import Count, NotNegative, Range, Seed, check_value
 from clockhands.runs import Run
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ VALUES: dict[str, Any] = {
     "beam": Beam,
     "samples": Count,
     "max_prompt": Count,
+    "seed": Seed,
 }
 """The values that the arguments take."""
 OFF = {"temperature": 0, "top_k": 0, "top_p": 1}
@@ -137,7 +138,8 @@ def generate(
     raises (``open_run``, ``open_language_model``).
     """
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    _check_values({"tokens": tokens, "beam": beam, "samples": samples, "max_prompt": max_prompt, **sampling}, seed)
+    whole = {"tokens": tokens, "beam": beam, "samples": samples, "max_prompt": max_prompt}
+    _check_values({**whole, **sampling, "seed": seed})
     from clockhands.models import to_language_model  # late, as transformers is with it
 
     model = to_language_model(run, "generate", tokenizer=tokenizer)
@@ -154,6 +156,7 @@ def generate(
     if options["do_sample"]:
         chosen = {name: value for name, value in sampling.items() if value is not None}
         options |= {"temperature": 0.8, "top_k": 0, "top_p": 1.0, **chosen}
+        options["temperature"] = float(options["temperature"])  # transformers takes no other number
     tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
@@ -193,9 +196,9 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
     return ids
 
 
-def _check_values(values: dict[str, Any], seed: int | None) -> None:
+def _check_values(values: dict[str, Any]) -> None:
     """Raise UsageError with every value that is out of range, and for those that exclude each other."""
-    chosen = {name: value for name, value in values.items() if value is not None}
+    chosen = {name: value for name, value in values.items() if value is not None or name not in (*OFF, "seed")}
     chosen |= {name: value.item() for name, value in chosen.items() if isinstance(value, np.generic)}
     faults = [fault for name, value in chosen.items() for fault in check_value(name, value, VALUES[name])]
     if faults:
@@ -214,7 +217,7 @@ def _check_values(values: dict[str, Any], seed: int | None) -> None:
         )
     if not faults and (chosen["beam"] > 1 or temperature == 0):
         names = [name for name, off in OFF.items() if chosen.get(name, off) != off]
-        names += [] if seed is None else ["seed"]
+        names += ["seed"] if "seed" in chosen else []
         if names:
             setting = f"beam {chosen['beam']}" if chosen["beam"] > 1 else "temperature 0"
             faults.append(f"with {setting} nothing is sampled: leave out {', '.join(names)}")
