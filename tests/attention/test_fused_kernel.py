@@ -14,7 +14,7 @@ from clockhands import positions
 from clockhands.attention import attend, attend_reference, fused_kernel
 from clockhands.attention.fused_kernel import attend_with_sinks, fuses_sinks
 from clockhands.attention.request import make_request
-from clockhands.schemes import Alibi, RoPE, Scheme, Sinks
+from clockhands.schemes import Alibi, RoPE, Scheme, Sinks, Window
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -162,3 +162,18 @@ def test_a_trace_holds_operations_that_other_programs_know() -> None:
     traced = torch.jit.trace(lambda q, k, v: attend(scheme, q, k, v, qpos, kpos, causal=True), (q.detach(), k, v))
     assert "softmax" in str(traced.graph)
     assert not any(word in str(traced.graph) for word in ("PythonOp", "flash"))
+
+
+@pytest.mark.parametrize("scheme", [Alibi(4), Window(4, left=9)], ids=repr)
+def test_the_mask_that_is_kept_of_a_short_text_follows_positions_and_the_causal_mask(scheme: Any) -> None:
+    q, pos = torch.randn(2, 4, 60, 16), torch.arange(60)[None]
+    lower = torch.ones(1, 1, 60, 60, dtype=torch.bool).tril()
+
+    def differ() -> float:
+        ways = [attend(scheme, q, q, q, pos, pos, causal=True), attend(scheme, q, q, q, pos, pos, lower)]
+        exact = attend_reference(scheme, q, q, q, pos, pos, causal=True).out_BHSK
+        return max(float((out - exact).abs().max()) for out in ways)
+
+    assert differ() < 1e-5 and differ() < 1e-5
+    pos[:, 30:] += 3
+    assert differ() < 1e-5

@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference, short_rows
@@ -60,3 +62,19 @@ def test_dropout_is_that_of_pytorch_to_the_number() -> None:
         results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["none", "rope", "alibi", "t5", "window", "temperature"])
+@torch.no_grad()
+def test_what_follows_a_short_batch_meets_no_number(name: str) -> None:
+    """``FakeTensorMode`` has shapes alone, ``make_fx`` records; neither leaves anything behind in the scheme."""
+    scheme = build(CATALOGUE, name, Sizes(HEADS * WIDTH, HEADS * WIDTH, HEADS, WIDTH))
+    leaves, pos = make_leaves(), positions.count_up(ROWS, QUERIES)
+
+    def run(q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
+        return attend(scheme, q, k, v, pos, pos, causal=True)
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert run(*leaves, pos).shape == leaves[0].shape
+    recorded = make_fx(run)(*leaves, pos)
+    torch.testing.assert_close(recorded(*leaves, pos), run(*leaves, pos), atol=1e-5, rtol=1e-5)

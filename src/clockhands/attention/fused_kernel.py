@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest, refuse_second_derivative
 from clockhands.schemes.content.sinks import softmax_with_sinks
+from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
+SHORT = 128
+"""Keys up to which the mask of a bias that is not learned is kept."""
 MANY_ROWS = 64
 """Batch rows from which on, with one query in each, matrix products beat the fused kernel."""
 # No public function of PyTorch returns the logarithms of a CPU. ``scaled_dot_product_attention`` calls these two.
@@ -34,8 +37,13 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
     with_sinks = request.sink_H is not None
-    bias_BHST = None if request.added_BHST is None and "bias" not in request.hooks else request.compute_bias()
     queries, keys = q.shape[2], k.shape[2]
+    if _keeps_mask(request):
+        scheme = cast(DistanceBias, request.scheme)
+        key = (causal, q.dtype, *(table._version for table in scheme.buffers()))
+        mask = scheme.short_masks(request.qpos, key, lambda *_: _make_mask(request, request.compute_bias()))
+        return call_fused_kernel(q, k, v, attn_mask=mask, scale=request.scale, dropout_p=request.dropout)
+    bias_BHST = None if request.added_BHST is None and "bias" not in request.hooks else request.compute_bias()
     # Many queries in float32 without a bias are what the fused kernel was made for, everywhere.
     usual = bias_BHST is None and queries > 1 and q.dtype not in LOW_PRECISION
     plain = not usual and _prefers_plain_products(q, k, bias_BHST)
@@ -52,14 +60,33 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
         # With dynamic shapes torch.compile makes no bool of a comparison; the kernel wants one, and a branch gives it.
         is_causal = True if causal and not alone else False  # noqa: SIM210
         return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
+    return call_fused_kernel(q, k, v, attn_mask=_make_mask(request, bias_BHST), **options)
+
+
+def _make_mask(request: AttentionRequest, bias_BHST: Tensor | None) -> Tensor:
+    """Return the mask and the bias as one ``attn_mask``."""
     if bias_BHST is None:
-        mask: Tensor = request.compute_mask()
-    else:
-        # The fused kernel of a CPU takes a float32 mask with low-precision queries, and adds it in float32.
-        mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32))
-        if causal or request.mask_BHST is not None:
-            mask = mask.masked_fill(~request.compute_mask(), -math.inf)
-    return call_fused_kernel(q, k, v, attn_mask=mask, **options)
+        return request.compute_mask()
+    # The fused kernel of a CPU takes a float32 mask with low-precision queries, and adds it in float32.
+    mask = bias_BHST.to(torch.promote_types(request.q_BHSK.dtype, torch.float32))
+    if request.causal or request.mask_BHST is not None:
+        mask = mask.masked_fill(~request.compute_mask(), -math.inf)
+    return mask
+
+
+def _keeps_mask(request: AttentionRequest) -> bool:
+    """Return whether the mask of a short text is kept for the next layer: a bias by distance that is not learned."""
+    scheme, q = request.scheme, request.q_BHSK
+    return (
+        isinstance(scheme, DistanceBias)
+        and not is_traced()  # before any size: one program for every length
+        and request.qpos is request.kpos
+        and 1 < request.num_keys <= SHORT
+        and request.mask_BHST is request.added_BHST is request.sink_H is None
+        and q.device.type == "cpu"
+        and q.dtype not in LOW_PRECISION
+        and next(scheme.parameters(), None) is None
+    )
 
 
 def call_fused_kernel(

@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.position_checks import can_read
+from clockhands.schemes.position_checks import Memo, can_read
 from clockhands.schemes.scheme import AttentionInputs, Bias, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
@@ -31,6 +31,11 @@ class DistanceBias(Scheme):
 
     lean_score_mod = True
     axis: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.short_masks = Memo()
+        """The bias of a short text, if it is not learned: laid out once for all layers that share its positions."""
 
     def compute_curve(self, distance_R: Distances) -> Curves:
         """Return the bias at each distance query position - key position: [H, R], float32.

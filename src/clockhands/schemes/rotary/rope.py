@@ -20,11 +20,10 @@ from clockhands.schemes.frequencies import (
     take_axis,
     take_shared_row,
 )
-from clockhands.schemes.position_checks import is_traced
+from clockhands.schemes.position_checks import Memo, is_traced
 from clockhands.schemes.rotary.rotation import (
     CosSin,
     Layout,
-    Memo,
     Rotary,
     RotationTable,
     apply_rotation,
