@@ -147,10 +147,9 @@ def _suggest(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
     if meant is not None:
         return f"; it is called {meant!r} here" + (_OTHER_VALUES.get(name) or _OTHER_VALUES.get(meant, ""))
     if "spectrum" in parameters:
-        from clockhands.schemes.rotary.spectra import SPECTRA
-
         name = "factor" if name == "scaling_factor" else name
-        takers = [kind.__name__ for kind in SPECTRA.values() if name in kind.__dataclass_fields__]
+        kinds = parameters["spectrum"].default.kinds().values()
+        takers = [kind.__name__ for kind in kinds if name in kind.__dataclass_fields__]
         if takers:
             takers.sort(key=lambda kind: kind != "YaRN")  # the most usual one as the example
             others = f" (or of {', '.join(takers[1:])})" if takers[1:] else ""
