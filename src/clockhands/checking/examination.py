@@ -55,10 +55,11 @@ def check(
     several heads), a transformers model, a torch module, or an adapter with ``logits(ids, mask=None, positions=None,
     cache=None)``. ``tiny`` builds a small model of the configuration, with random weights in which position is
     audible.
-    ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32), ``device`` (cpu)
-    and ``weights`` ("memory", or "streamed" from their files, layer by layer, as is done by default where they do not
-    fit into memory) are about a checkpoint. ``optional`` are attributes for a plain module or function (``vocabulary``,
-    ``causal``, ``max_length``, ``new_cache`` ...); with ``source``, a text for its encoder as token ids [S], a module
+    ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32), ``device`` (cpu),
+    ``weights`` ("memory", or "streamed" from their files, layer by layer, as is done by default where they do not fit
+    into memory) and ``trust_remote_code``, which runs the code that it brings, are about a checkpoint.
+    ``optional`` are attributes for a plain module or function (``vocabulary``, ``causal``, ``max_length``,
+    ``new_cache`` ...); with ``source``, a text for its encoder as token ids [S], a module
     ``forward(source, target)`` is checked from both sides. Raises CheckpointError, and UsageError also for an argument
     that would be ignored.
     """

@@ -112,7 +112,19 @@ def compare(
     workers: int = 1,
     **overrides: Any,
 ) -> Findings:
-    """Plan, run and conclude in one call; ``overrides`` are the arguments of ``make_plan``. Raises as these do."""
+    """Train variants of a recipe with several seeds, and say whether they differ: plan, run and conclude in one call.
+
+    Args:
+        recipe: the base of every variant: a file, tables or a ``Recipe``.
+        out: the folder of the results; a training that stands there is not repeated.
+        vary: values for each key, of which every combination is a variant: ``{"position.scheme": ["rope", "alibi"]}``.
+        workers: how many trainings run at once, one process each.
+        overrides: further arguments of ``make_plan``, by name: ``seeds=5`` (a number, or a list of seeds), ``baseline``
+            (default: the first variant), ``metric`` (default: that of the corpus), ``margin`` (the largest difference
+            that still counts as equal, in the unit of the metric), ``budget`` (``{"max_steps": 400}``), ...
+
+    Raises what ``make_plan``, ``run_plan`` and ``conclude`` raise.
+    """
     from clockhands.comparison.findings import conclude
 
     return conclude(run_plan(make_plan(recipe, vary=vary, **overrides), out, workers=workers))

@@ -36,8 +36,8 @@ __all__ = [
 def explain(file: str, other: str | None = None, *, program: str = "transformers5", length: int | None = None) -> str:
     """Explain a position configuration, or the first difference of two, in the words of ``clockhands explain``.
 
-    ``file``: a config.json or its folder, a hub name, a .gguf file, ...; ``program``: as which it is read; ``length``:
-    that of the text, for angles that depend on it. Raises what ``read_positions`` raises.
+    ``file``, ``other``: a config.json or its folder, a hub name, a .gguf file, ...; ``program``: as which it is read;
+    ``length``: that of the text in tokens, for angles that depend on it. Raises what ``read_positions`` raises.
     """
     first = read_positions(file, program)
     if other is None:

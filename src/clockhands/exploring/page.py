@@ -201,8 +201,16 @@ def explore(
 ) -> tuple[Path, list[ExplorerModel]]:
     """Write the page in which these runs, folders or hub names run; return its path, and the models on it.
 
-    ``texts``: sentences whose attention is recorded of a model that the page cannot run. ``labels``: key and label of
-    each model (default: of its path). ``say`` is told what is being done. Raises what ``prepare_checkpoint`` raises.
+    Args:
+        models: one or several.
+        out: the file of the page.
+        texts: sentences whose attention is recorded of a model that the page cannot run.
+        device: where models are opened (default: the CPU).
+        labels: key and label of each model (default: of its path).
+        say: told what is being done.
+        command: the command line that the page tells.
+
+    Raises what ``prepare_checkpoint`` raises.
     """
     named = labels or [(name, name) for name in name_models(models)]
     prepared = []

@@ -78,6 +78,9 @@ def extend(
 ) -> Findings:
     """Measure a model, choose what makes it read further, train it if asked, and write model, card and page.
 
+    ``plan``: the texts, the lengths in tokens, the methods and the training. ``progress``: called with what is counted,
+    how many are done and how many there are.
+
     ``folder``: nothing else may be writing in it. ``write_page`` is called before the folder is finished. Every result
     is kept there until the end, and used by the next call that measures the same model with the same weights on the
     same text. The configuration is written last: a folder that has one is finished. Raises UsageError for a model whose

@@ -159,6 +159,8 @@ def translate(
 ) -> Iterator[Translation]:
     """Yield the translation of each sentence, in order; sources are read as needed, so a pipe is possible.
 
+    ``search``: beam, lengths, batch and engine (default: ``Search()``, greedily with the engine that serves).
+
     A sentence that is empty, or of which ``max_source`` leaves only its end, has an empty translation with the score 0.
 
     At the call, raises UsageError if the run does not translate, if the engine cannot run its model, and if not even

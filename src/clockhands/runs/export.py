@@ -197,6 +197,7 @@ def push(
     """Upload a finished run to the hub as the model ``name`` (USER/MODEL), in one commit; return its address.
 
     The repository is made if it is missing; with ``private`` it is a private one. ``revision``: a branch that exists.
+    ``message``: of the commit (default: one that says what is uploaded).
     Raises UsageError for a name that the hub does not allow, CheckpointError for a run that is not finished or cannot
     be opened, ClockhandsError if the hub cannot be reached or refuses.
     """

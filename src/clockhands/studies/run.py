@@ -22,8 +22,15 @@ def study(
 ) -> Findings:
     """Run a study, and return its answer with what was measured, as ``clockhands study`` does.
 
-    ``out``: where results are kept (default: runs/studies/NAME); what is there is not trained again. ``running``: those
-    of ``run_plan``, such as ``workers``. Raises UsageError for an unknown study, and for text that is not given.
+    Args:
+        name: of ``STUDIES``; ``clockhands study`` lists them.
+        out: where results are kept (default: runs/studies/NAME); what is there is not trained again.
+        seeds: how many (default: as many as the study plans).
+        scale: the size of its models and trainings: ``"cpu"``, or a larger one that it names.
+        text: the file or folder of text that a study of real text needs.
+        running: arguments of ``run_plan``, such as ``workers``.
+
+    Raises UsageError for an unknown study, and for text that is not given.
     """
     chosen = STUDIES[name]
     chosen.text.require(None if text is None else str(text))
