@@ -66,6 +66,25 @@ COLUMNS = (
 )
 
 
+UNFUSED = "no fused kernel computes that, so all logits are written to memory"
+WHY_SLOW = {
+    "rerope": "logits are computed twice, for near keys and for far ones, and chosen by distance",
+    "self-extend": "logits are computed twice, for near keys and for far ones, and chosen by distance",
+    "dual-chunk": "logits are computed three times, and chosen by the chunks of query and key",
+    "liere": "the rotation of each token is the exponential of a matrix, and not of 2 × 2 blocks",
+    "shaw": "each query is multiplied with a vector for each distance, and the weights with another; " + UNFUSED,
+    "cope": "all logits are needed before the gates can be added up, and each then looks up a vector; " + UNFUSED,
+    "dape": "a network reads the logits of all heads for every pair of tokens; " + UNFUSED,
+    "deberta": "two more products, of content with a table of distances, are looked up for every pair; " + UNFUSED,
+    "inkling": "each token has a number of its own for each distance, looked up for every pair; " + UNFUSED,
+    "path": "each key is multiplied by one matrix for every token between it and the query; " + UNFUSED,
+    "stick-breaking": "a weight is what the weights of nearer keys leave, which is a sum along the keys; " + UNFUSED,
+    "transformer-xl": "a second product, of each query with a vector for each distance, is looked up; " + UNFUSED,
+    "tupe": "a second product, of positions' own queries and keys, is added to every logit; " + UNFUSED,
+}
+"""Why a scheme takes more than three times the time of no position, by its name."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -184,7 +203,9 @@ def markdown(page: Page) -> str:
     lines += [f"- **Compared with** its oracle in float64 (`{find_oracle(page.name)}`)"]
     lines += [f"- **Used by** {', '.join(page.models) or 'no widely known model'}"]
     lines += [f"- **Learns** {page.parameters:,} parameters for {scope} (d_model 512, 8 heads)"]
-    lines += [] if page.cost is None else [f"- **Costs** {page.cost:.2f} times the time of no position ({SETTING})"]
+    if page.cost is not None:
+        why = f"; {WHY_SLOW[page.name]}" if page.name in WHY_SLOW else ""
+        lines += [f"- **Costs** {page.cost:.2f} times the time of no position ({SETTING}){why}"]
     lines += ["", "## Example", "", "```python", page.example, "```"]
     lines += ["", *write_advice(page)]
     if page.variants:
