@@ -6,6 +6,7 @@ import copy
 import doctest
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -74,28 +75,40 @@ def test_equals_its_oracle(name: str, options: Options, causal: bool) -> None:
     equals_oracle(name, options, causal)
 
 
-def test_the_example_of_contributing_is_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file, its catalogue line and its oracle, as they stand there."""
+def read_examples() -> list[Any]:
+    """The examples of how to contribute: the name of a class, the module of its oracle, its file and its oracle."""
     section = CONTRIBUTING.read_text("utf8").split("## Adding a scheme")[1].split("\n## ")[0]
-    file, its_oracle = (
-        re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S)
-    )
+    others = (CONTRIBUTING.parent / "docs" / "contributing" / "scheme.md").read_text("utf8")
+    blocks = [re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S)]
+    blocks += re.findall(r"```python\n(.*?)```", others, re.S)
+    homes = (oracles.bias, oracles.absolute, oracles.rotary, oracles.content)
+    named = zip(("Waltz", "Sawtooth", "OneHand", "Farsight"), homes, blocks[::2], blocks[1::2], strict=True)
+    return [pytest.param(*example, id=example[0]) for example in named]
+
+
+@pytest.mark.parametrize(("kind", "home", "file", "its_oracle"), read_examples())
+def test_the_examples_of_contributing_are_schemes(
+    kind: str, home: ModuleType, file: str, its_oracle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file, its catalogue line and its oracle, as they stand there."""
     names: dict[str, Any] = {}
     exec(file, names)
-    monkeypatch.setitem(CATALOGUE._entries, "waltz", names["Waltz"])
-    monkeypatch.setattr("clockhands.schemes.Waltz", names["Waltz"], raising=False)
+    (name,) = re.findall(r'@oracle\("([\w-]+)"', its_oracle)
+    monkeypatch.setitem(CATALOGUE._entries, name, names[kind])
+    monkeypatch.setattr(f"clockhands.schemes.{kind}", names[kind], raising=False)
     try:
-        exec(its_oracle, vars(oracles.bias) | {"__name__": "example"})
-        for options in VARIANTS["waltz"]:
+        exec(its_oracle, vars(home) | {"__name__": "example"})
+        for options in VARIANTS[name]:
             for causal in (True, False):
-                equals_oracle("waltz", options, causal)
-                equals_oracle("waltz", options, causal, FAR)
-            equals_oracle_between("waltz", options, False, [7, 0, 3, 8, 1], [2, 5, 6, 1, 0, 4, 8, 3])
-        assert VARIANTS["waltz"] == [{}, {"depth": 0.3}]
+                equals_oracle(name, options, causal)
+                equals_oracle(name, options, causal, FAR)
+            if "encode" not in names[kind].__dict__:
+                equals_oracle_between(name, options, False, [7, 0, 3, 8, 1], [2, 5, 6, 1, 0, 4, 8, 3])
     finally:
-        del ORACLES["waltz"], VARIANTS["waltz"]
-    (example,) = doctest.DocTestFinder(recurse=False).find(names["Waltz"], "Waltz", globs={})
-    assert doctest.DocTestRunner().run(example) == (0, len(example.examples)) and example.examples
+        del ORACLES[name], VARIANTS[name]
+    if kind == "Waltz":
+        (example,) = doctest.DocTestFinder(recurse=False).find(names[kind], kind, globs={})
+        assert doctest.DocTestRunner().run(example) == (0, len(example.examples)) and example.examples
 
 
 @every("far", in_turn=True)
