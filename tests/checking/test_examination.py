@@ -103,7 +103,7 @@ def test_a_model_of_transformers_takes_no_attributes() -> None:
     model = build_model(tiny_config(find("gpt2:causal")[0]), "causal")
     with pytest.raises(UsageError, match="max_length: the GPT2LMHeadModel says itself what it is"):
         clockhands.check(model, max_length=8)
-    assert clockhands.check(model, task="causal", only=["deterministic"])["check.deterministic"].light == "good"
+    assert clockhands.check(model, task="causal", only="deterministic")["check.deterministic"].light == "good"
 
 
 def test_a_function_is_checked_as_it_is() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import clockhands
 from clockhands.errors import CheckpointError
 from clockhands.exploring.controls import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
@@ -148,3 +149,8 @@ def test_an_absent_tour_is_run_and_then_found(tmp_path: Path, monkeypatch: pytes
 def test_a_folder_without_the_tour_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a training run"):
         find_tour_models(tmp_path, show=False, say=pytest.fail)
+
+
+def test_one_path_is_one_model() -> None:
+    with pytest.raises(CheckpointError, match="no folder nowhere"):
+        clockhands.explore("nowhere")

@@ -41,7 +41,7 @@ def check(
     model: Any,
     *,
     tiny: bool = False,
-    only: Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
     slow: bool = False,
     dtype: str | None = None,
     device: str | None = None,

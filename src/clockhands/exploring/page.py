@@ -190,7 +190,7 @@ def _read_held_out(run: Run, corpus: Corpus) -> tuple[str, list[Pair]]:
 
 
 def explore(
-    models: Sequence[str | Path],
+    models: str | Path | Sequence[str | Path],
     out: str | Path = "explore.html",
     *,
     texts: Sequence[str] = (),
@@ -212,6 +212,7 @@ def explore(
 
     Raises what ``prepare_checkpoint`` raises.
     """
+    models = [models] if isinstance(models, (str, Path)) else models
     named = labels or [(name, name) for name in name_models(models)]
     prepared = []
     for (name, label), source in zip(named, models, strict=True):

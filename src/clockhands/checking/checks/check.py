@@ -256,14 +256,14 @@ def compare_rows(subject: Subject, together: Tensor, texts: Iterable[Tensor], no
 
 
 def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Check]:
-    """Return the checks whose name is or begins with one of ``only``; by default all that are not opt-in.
+    """Return the checks whose name is or begins with one of ``only``, or with it; by default all that are not opt-in.
 
     Raises UsageError for a name that no check has.
     """
     if only is None:
         return [check for check in CHECKS.values() if optional or not check.optional]
     chosen: set[str] = set()
-    for request in only:
+    for request in [only] if isinstance(only, str) else only:
         matching = {name for name in CHECKS if f"{name}.".startswith(f"{request}.")}
         if not matching:
             groups = {name.partition(".")[0] for name in CHECKS}
