@@ -148,15 +148,10 @@ def _compare_rotations(
     if same_format and (a.pairing != b.pairing or a.direction != b.direction):
         senses = [f"{r.pairing}{'' if r.direction == 1 else ', in the opposite sense'}" for r in (a, b)]
         return Difference(None, "", (), f"channels are paired as {senses[0]} against {senses[1]}")
-    scales = [compute_scale(rotation) for rotation in (a, b)]
+    scales = [rotation.logit_scale for rotation in (a, b)]
     if differ(*scales):
         return Difference(None, "", (), f"logits are multiplied by {scales[0]:.4f} against {scales[1]:.4f}")
     return None
-
-
-def compute_scale(rotation: Rotation) -> float:
-    """Return what rotation multiplies the logits by: the square of its amplitude, and a factor of the architecture."""
-    return rotation.amplitude * rotation.amplitude * rotation.logit_factor
 
 
 def compute_largest_error(left: list[float], right: list[float], distance: int) -> float:

@@ -18,12 +18,6 @@ from clockhands.progress import quiet
 
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
 """Keys under which a model of several kinds of input keeps the part that reads text."""
-POSITION = re.compile(
-    "rope|rotary|window|chunk|interval|ntk|logn|yarn|theta|position|layer_types|layers_block|head_dim|kv_channels|freq|"
-    "attn_layer|full_attn_idxs|attn_type_list|temperature|floor_scale|local|sliding|attention_scal|attn_scale|mscale|"
-    "beta_(fast|slow)|scaling_beta|alibi|max_seq|context|n_ctx|relative|bucket|max_distance|pos_att|pos_emb|rel_pos"
-)
-"""What keys about position have in their names."""
 NOT_POSITION = re.compile(
     "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|"
     "(qk_nope|v|value|index|linear_key|linear_value)_head_dim)$"

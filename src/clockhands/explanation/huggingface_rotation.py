@@ -10,7 +10,7 @@ from typing import Any
 from clockhands.errors import CheckpointError
 from clockhands.explanation.filled import Filled
 from clockhands.explanation.numbers import check_count, check_number
-from clockhands.explanation.rotation import Rotation, scale_base, temperature_of
+from clockhands.explanation.rotation import Rotation, longrope_amplitude, scale_base, temperature_of
 from clockhands.explanation.table import look_up
 
 SCALED = ("llama3", "yarn", "longrope")
@@ -277,13 +277,12 @@ def _compute_amplitudes(table: _Table, rotation: Rotation) -> tuple[float, float
         if table.values.get(key) is not None:
             return table.number(key, None, "amplitude"), logit_factor
         origin["amplitude"] = "√(1 + ln(max_position_embeddings / original length) / ln original length)"
-        return math.sqrt(1 + math.log(claimed / length) / math.log(length)) if claimed > length else 1.0, logit_factor
+        return longrope_amplitude(claimed / length, length), logit_factor
     if table.values.get("attention_factor") is not None and not vllm:
         return table.number("attention_factor", None, "amplitude"), logit_factor
     if rule == "longrope":
         origin["amplitude"] = "√(1 + ln factor / ln original length)"
-        length = max(rotation.original_length or 2, 2)
-        return math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0, logit_factor
+        return longrope_amplitude(factor, rotation.original_length or 2), logit_factor
     # vLLM takes mscale only for the architectures that DeepSeek's code is for (its issue 48621).
     if mscale and all_dim and (not vllm or deepseek):
         origin["amplitude"] = f"{origin['mscale']}, mscale_all_dim"

@@ -10,18 +10,15 @@ import argparse
 import dataclasses
 import functools
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from clockhands.errors import CheckpointError, UsageError, show_value
-from clockhands.explanation.filled import POSITION
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation.gguf import FACTORS, read_metadata
-from clockhands.explanation.numbers import Flags, check_count, check_layers, check_number, split_command
+from clockhands.explanation.numbers import Flags, Settings, check_count, check_layers, check_number, split_command
 from clockhands.explanation.rotation import Pairing, Rotation, scale_base, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
@@ -43,11 +40,11 @@ IN_CODE = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_s
 """Keys of ``rope.scaling`` that converters write for all architectures, and llama.cpp asks for in the code of a few."""
 BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
 """The bounds of YaRN's ramp in turns that llama.cpp takes where nothing gives others."""
-WITHOUT_EFFECT = ("rope.scaling.finetuned",)
-"""Keys about position that llama.cpp reads and does nothing with, but where an architecture is ``switched``."""
 WINDOW_KEYS = ("attention.sliding_window", "attention.sliding_window_pattern", "attention.key_length_swa",
                "rope.dimension_count_swa", "rope.freq_base_swa")  # fmt: skip
 """Keys that mean something of architectures with windows alone."""
+WITHOUT_EFFECT = re.compile(rf"(?!rope\.|attention\.)|(rope.scaling.finetuned|{'|'.join(WINDOW_KEYS)})$")
+"""Keys that are not listed as unknown: of other things, of windows, and one that counts for ``switched`` alone."""
 
 
 @functools.cache
@@ -75,45 +72,8 @@ def load_llama_facts() -> dict[str, Any]:
     return facts
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """The settings of an architecture in a file; those that were asked for are remembered."""
-
-    values: Mapping[str, Any]
-    source: str
-    model: str
-    used: set[str] = field(default_factory=set)
-
-    def get(self, key: str) -> Any:
-        self.used.add(f"{self.model}.{key}")
-        return self.values.get(f"{self.model}.{key}")
-
-    def get_unasked(self, key: str) -> Any:
-        """Return the value of a key that nothing asked for."""
-        return None if f"{self.model}.{key}" in self.used else self.values.get(f"{self.model}.{key}")
-
-    def number(self, key: str, default: float, least: float = -math.inf) -> float:
-        value = self.get(key)
-        return default if value is None else check_number(value, f"{self.model}.{key}", self.source, least)
-
-    def count(self, key: str, default: int | None = None, least: int = 1) -> int | None:
-        value = self.get(key)
-        return default if value is None else check_count(value, f"{self.model}.{key}", self.source, least)
-
-    def list_unread(self) -> tuple[tuple[str, str], ...]:
-        """Return keys about position that nothing asked for, without the architecture, with their values."""
-        start = f"{self.model}."
-        return tuple(
-            (key.removeprefix(start), show_value(value))
-            for key, value in sorted(self.values.items())
-            if key.startswith((f"{start}rope.", f"{start}attention.")) and key not in self.used
-            if key.removeprefix(start) not in WINDOW_KEYS
-            if POSITION.search(key.removeprefix(start)) and key.removeprefix(start) not in WITHOUT_EFFECT
-        )
-
-
 def _find_own(model: str) -> dict[str, Any]:
-    own: dict[str, Any] = load_llama_facts()["own"].get(model, {})
+    own: dict[str, Any] = load_llama_facts()["own"].get(model.removesuffix("."), {})
     return own
 
 
@@ -144,8 +104,13 @@ def read_settings(
     notes = [_find_own(model)["note"]] if written != ignored and "note" in _find_own(model) else []
     if model not in facts["architectures"]:
         notes.append(f"llama.cpp has no architecture {model!r}; it is read as a Llama would be")
-    values = {key: value for key, value in values.items() if key.removeprefix(f"{model}.rope.scaling.") not in ignored}
-    keys = _Keys(values, source, model)
+    start = f"{model}."
+
+    def collect(entries: Mapping[str, Any]) -> dict[str, Any]:
+        return {key.removeprefix(start): value for key, value in entries.items() if key.startswith(start)}
+
+    own = {key: value for key, value in collect(values).items() if key.removeprefix("rope.scaling.") not in ignored}
+    keys = Settings(own, source, start)
     heads = keys.get("attention.head_count")
     heads = heads[0] if isinstance(heads, list) and heads else heads
     heads = 1 if heads is None else check_count(heads, f"{model}.attention.head_count", source, least=0)
@@ -154,14 +119,15 @@ def read_settings(
     count = check_layers(keys.number("block_count", 1), f"{model}.block_count", source)
     count -= min(keys.count("nextn_predict_layers", 0, least=0) or 0, count - 1)  # heads that predict further tokens
     entries, origin = parse_flags(flags, model)
-    flagged = _Keys({**values, **entries}, source, model, keys.used)
+    flagged = Settings(own | collect(entries), source, start)
+    flagged.used = keys.used
     has = "ALiBi" if _find_own(model).get("alibi_layers") == count else facts["unrotated"].get(model)
     entry = f"no rotation that llama.cpp has for {model!r}: {has}" if has else ""
     if _find_own(model).get("switched") and keys.get("rope.scaling.finetuned") is False:
         entry = "no rotation (rope.scaling.finetuned is false)"
     rotation = _make_llama_rotation(flagged, width, channels, tensors) if channels >= 2 and not entry else None
     if rotation is not None:
-        rotation = dataclasses.replace(rotation, origin={**rotation.origin, **origin})
+        rotation = rotation.change(origin)
     claimed = keys.count("context_length", least=0) or None
     layers = list(_make_layers(keys, flagged, rotation, tensors, count))
     # Layers without attention have no heads of keys, or stand between those of an interval.
@@ -171,7 +137,7 @@ def read_settings(
         listed = isinstance(numbers, list) and index < len(numbers) and numbers[index] == 0
         if listed or (index + 1) % interval:
             layers[index] = Layer("recurrent", attends=False)
-    windows = [key for key in WINDOW_KEYS if keys.get_unasked(key)]
+    windows = [key for key in WINDOW_KEYS if key not in keys.used and own.get(key)]
     return Positions(
         source=f"{source} {flags}".rstrip(),
         program="llama.cpp",
@@ -182,16 +148,19 @@ def read_settings(
         claimed_length=claimed,
         notes=tuple(notes),
         unread=(*windows, *(f"rope.scaling.{key}" for key in ignored)),
-        strange=() if entry else keys.list_unread(),
+        strange=()
+        if entry
+        else tuple((key.removeprefix(start), shown) for key, shown in keys.list_unread(WITHOUT_EFFECT)),
     )
 
 
 def _make_layers(
-    keys: _Keys, flagged: _Keys, rotation: Rotation | None, tensors: Mapping[str, tuple[float, ...]], count: int
+    keys: Settings, flagged: Settings, rotation: Rotation | None, tensors: Mapping[str, tuple[float, ...]], count: int
 ) -> Iterator[Layer]:
     """Yield every layer with its rotation and how far it sees. ``keys``: the file's; ``flagged``: under flags."""
-    facts, own = load_llama_facts(), _find_own(keys.model)
-    windows, every = facts["windows"].get(keys.model), facts["unrotated_every"].get(keys.model, 0)
+    model = keys.prefix.removesuffix(".")
+    facts, own = load_llama_facts(), _find_own(model)
+    windows, every = facts["windows"].get(model), facts["unrotated_every"].get(model, 0)
     size, inside, local = 0, [False] * count, rotation
     if windows is not None and (size := _find_window(keys, windows, count)):
         pattern, every_nth = keys.get("attention.sliding_window_pattern"), windows.get("every")
@@ -227,7 +196,7 @@ def _make_layers(
             yield Layer("sliding_attention", None if still else local, size, None, local_temperature)
 
 
-def _find_window(keys: _Keys, windows: Mapping[str, Any], count: int) -> int:
+def _find_window(keys: Settings, windows: Mapping[str, Any], count: int) -> int:
     """Return how many tokens layers with a window see, itself included: to both sides in encoders. 0 for no windows."""
     if windows.get("only", count) != count:
         return 0
@@ -239,8 +208,8 @@ def _find_window(keys: _Keys, windows: Mapping[str, Any], count: int) -> int:
 
 
 def _make_local_rotation(
-    keys: _Keys,
-    flagged: _Keys,
+    keys: Settings,
+    flagged: Settings,
     rotation: Rotation | None,
     tensors: Mapping[str, tuple[float, ...]],
     windows: Mapping[str, Any],
@@ -249,8 +218,8 @@ def _make_local_rotation(
     rule = windows.get("local")
     if rotation is None or rule is None:
         return rotation
-    start = f"{keys.model}.rope."
-    if rule == "plain" and not _find_own(keys.model).get("own_base"):  # by the base of all layers
+    start = f"{keys.prefix}rope."
+    if rule == "plain" and not _find_own(keys.prefix).get("own_base"):  # by the base of all layers
         base, origin = rotation.base, rotation.origin["base"]
     elif local := keys.number("rope.freq_base_swa", 0.0) or windows.get("base"):
         base, origin = local, f"{start}freq_base_swa" if keys.get("rope.freq_base_swa") else "llama.cpp's code"
@@ -261,18 +230,20 @@ def _make_local_rotation(
     if rule == "plain":
         return Rotation(width, channels, base, pairing=rotation.pairing, origin={**rotation.origin, "base": origin})
     # The factor is the file's own, also where its type or a flag says that there is none; the ramp is that of all.
-    scaling = flagged.values.get(f"{start}scaling.type")
-    values = {**flagged.values, f"{start}freq_base": base}
-    values[f"{start}scaling.type"] = "none" if rule == "unscaled" else "linear" if scaling == "none" else scaling
-    values |= {f"{start}{name}": keys.values.get(f"{start}{name}") for name in ("scaling.factor", "scale_linear")}
-    under = _Keys(values, keys.source, keys.model)
+    scaling = flagged.values.get(NAMES["rule"])
+    values = {**flagged.values, NAMES["base"]: base}
+    values[NAMES["rule"]] = "none" if rule == "unscaled" else "linear" if scaling == "none" else scaling
+    values |= {name: keys.values.get(name) for name in (NAMES["factor"], "rope.scale_linear")}
+    under = Settings(values, keys.source, keys.prefix)
     made = _make_llama_rotation(under, width, channels, tensors if rule == "trained" else {})
-    return dataclasses.replace(made, origin={**made.origin, "base": origin})
+    return made.change({"base": origin})
 
 
-def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]) -> Rotation:
+def _make_llama_rotation(
+    keys: Settings, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]
+) -> Rotation:
     """Return the rotation that llama.cpp makes of the settings of a file, by the rule of its ``llama_context``."""
-    model = keys.model
+    model = keys.prefix.removesuffix(".")
     scaling = str(keys.get("rope.scaling.type") or "linear")  # what llama.cpp takes where the file says nothing
     if scaling not in ("none", "linear", "yarn", "longrope"):
         raise CheckpointError(f"{keys.source} sets {model}.rope.scaling.type = {scaling!r}, which is not known")
@@ -310,13 +281,13 @@ def _make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mappin
     )  # fmt: skip
 
 
-def _compute_amplitudes(keys: _Keys, factor: float, *, ramp: bool) -> tuple[float, float]:
+def _compute_amplitudes(keys: Settings, factor: float, *, ramp: bool) -> tuple[float, float]:
     """Return the factor of cosines and sines, and that of all logits.
 
     Where the ramp counts, ``rope_yarn`` multiplies by 0.1 ln(factor) + 1; ``llama_context`` divides by it before, and
     puts mscale over mscale_all_dim in place of ``yarn_attn_factor``, in a file and as a flag.
     """
-    deepseek = bool(_find_own(keys.model).get("whole"))
+    deepseek = bool(_find_own(keys.prefix).get("whole"))
     all_dim = keys.number("rope.scaling.yarn_log_multiplier", 0.0) * (10 if deepseek else 1)
     of_file, beside = keys.number("rope.scaling.attn_factor", 1.0), keys.number(BESIDE, 1.0)
     above = all_dim if deepseek and all_dim else 1.0

@@ -90,10 +90,7 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
         kept = {name: place for name, place in before.rotation.origin.items() if name not in (*flagged, "amplitude")}
         if layer.rotation.rule == "yarn" != before.rotation.rule:
             kept["original_length"] = "the trained length"
-        origin = {**layer.rotation.origin, **kept}
-        rotation = dataclasses.replace(
-            layer.rotation, pairing=before.rotation.pairing, direction=before.rotation.direction, origin=origin
-        )
+        rotation = layer.rotation.change(kept, pairing=before.rotation.pairing, direction=before.rotation.direction)
         return dataclasses.replace(layer, rotation=rotation)
 
     layers = map(restore, read.layers, positions.layers)

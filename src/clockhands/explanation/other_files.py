@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError, show_value
-from clockhands.explanation.filled import POSITION
 from clockhands.explanation.numbers import (
     MOST_LAYERS,
     MOST_TOKENS,
     Flags,
+    Settings,
     check_count,
     check_layers,
     check_number,
     split_command,
 )
-from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.rotation import Pairing, Rotation, longrope_amplitude, temperature_of
 from clockhands.explanation.table import WITHOUT_ATTENTION, Layer, Positions
 
 EXECUTORCH = (
@@ -36,110 +35,76 @@ NOT_OF_TEXT = re.compile("^(vision_|linear_|qk_norm|v_head_dim|qk_nope_head_dim|
 """Keys that look like position, and are of pictures, of a norm, of a cache, or of channels that do not rotate."""
 
 
-class _Params:
-    """A ``params.json``; the keys that were asked for are remembered."""
+def _make_rotation(params: Settings, keys: str, base: float, code: str, pairing: Pairing) -> Rotation:
+    """Return plain rotation of the whole head; ``keys``: those of the base, which is else that of the ``code``."""
+    width = params.count("qk_rope_head_dim|head_dim")
+    if width is None:
+        sizes = [check_count(params.number(key), key, params.source) for key in ("dim", "n_heads")]
+        width = sizes[0] // sizes[1]
+    named = next((key for key in keys.split("|") if params.values.get(key) is not None), f"default of {code}")
+    origin = {"base": named, "head_dim": "head_dim", "channels": "all of the head"}
+    return Rotation(width, width, params.number(keys, base), pairing=pairing, origin=origin)
 
-    def __init__(self, raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
-        self.raw, self.source, self.prefix, self.used = raw, source, prefix, set[str]()
 
-    def get(self, *names: str) -> Any:
-        self.used |= set(names)
-        return next((self.raw[name] for name in names if self.raw.get(name) is not None), None)
-
-    def number(self, *names: str, default: float | None = None) -> float:
-        """Return the first of some keys that is set. Raises CheckpointError where none is, and for no number."""
-        value = self.get(*names)
-        if value is None and default is None:
-            raise CheckpointError(f"{self.source} has no {self.prefix}{names[0]}")
-        return check_number(default if value is None else value, f"{self.prefix}{names[0]}", self.source)
-
-    def count(self, *names: str, default: int | None = None) -> int | None:
-        """Return such a key as a whole number of at least 1; without a default, None where it is not set."""
-        value = self.get(*names)
-        value = default if value is None else value
-        return None if value is None else check_count(value, f"{self.prefix}{names[0]}", self.source)
-
-    def table(self, name: str) -> _Params | None:
-        """Return a table inside. Raises CheckpointError for what is none."""
-        value = self.get(name)
-        if value is not None and not isinstance(value, Mapping):
-            raise CheckpointError(f"{self.source} sets {name} = {show_value(value)}, which is not a table")
-        return _Params(value, self.source, f"{name}.") if value else None
-
-    def list_unread(self) -> tuple[tuple[str, str], ...]:
-        """Return the keys about position that nothing asked for, with their values."""
-        return tuple(
-            (f"{self.prefix}{key}", show_value(value))
-            for key, value in sorted(self.raw.items())
-            if POSITION.search(key) and key not in self.used and value is not None and not NOT_OF_TEXT.search(key)
-        )
-
-    def rotation(self, keys: tuple[str, ...], base: float, code: str, **more: Any) -> Rotation:
-        """Return plain rotation of the whole head; ``keys``: those of the base, which is else that of the ``code``."""
-        width = self.count("qk_rope_head_dim", "head_dim")
-        if width is None:
-            width = check_count(self.number("dim"), "dim", self.source) // (self.count("n_heads", default=1) or 1)
-            self.number("n_heads")
-        named = next((key for key in keys if self.raw.get(key) is not None), f"default of {code}")
-        origin = {"base": named, "head_dim": "head_dim", "channels": "all of the head"}
-        return Rotation(width, width, self.number(*keys, default=base), origin=origin, **more)
-
-    def scale(self, rotation: Rotation, factor: float, high: float, key: str, code: str) -> Rotation:
-        """Return a rotation under Llama 3.1's rule, whose other numbers stand in the code."""
-        named = code if self.raw.get(key) is None else key
-        origin = {**rotation.origin, "rule": "use_scaled_rope", "factor": named, "original_length": code}
-        return dataclasses.replace(
-            rotation, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high, origin=origin
-        )
+def _scale(params: Settings, rotation: Rotation, factor: float, high: float, key: str, code: str) -> Rotation:
+    """Return a rotation under Llama 3.1's rule, whose other numbers stand in the code."""
+    named = code if params.values.get(key) is None else key
+    origin = {"rule": "use_scaled_rope", "factor": named, "original_length": code}
+    return rotation.change(origin, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high)
 
 
 def read_params(raw: Mapping[str, Any], source: str) -> Positions:
     """Read a ``params.json`` of Mistral, Meta or ExecuTorch, each by the rules of its own code."""
-    params = _Params(raw, source)
+    params = Settings(raw, source)
     if raw.get("model_type") == "mamba":
         count = check_layers(params.number("n_layers"), "n_layers", source)
         return Positions(source, "Mistral", "mistral", (Layer("mamba", attends=False),) * count)
-    count = check_layers(params.number("n_layers", default=1), "n_layers", source)
+    count = check_layers(params.number("n_layers", 1), "n_layers", source)
     if any(key in raw for key in EXECUTORCH):
         return _read_executorch(params, count)
     return _read_meta(params, count) if any(key in raw for key in META) else _read_mistral(params, count)
 
 
-def _read_meta(params: _Params, count: int) -> Positions:
+def _read_meta(params: Settings, count: int) -> Positions:
     """Read the file of Meta. Llama 4 has layers without rotation, between which attention stays within chunks."""
-    raw, third = params.raw, any(key in params.raw for key in THIRD)
+    raw, third = params.values, any(key in params.values for key in THIRD)
     base, code = (5e5, "Llama 3's code") if third else (1e4, "Llama 2's code")
-    rotation = params.rotation(("rope_theta",), base, code, pairing="interleaved")
+    rotation = _make_rotation(params, "rope_theta", base, code, "interleaved")
     fourth = any(key in raw for key in ("nope_layer_interval", "moe_args", "rope_scaling_factor"))
-    factor = params.number("rope_scaling_factor", default=16.0 if fourth else 8.0)
-    high = params.number("rope_high_freq_factor", default=1.0 if fourth else 4.0)
+    factor = params.number("rope_scaling_factor", 16.0 if fourth else 8.0)
+    high = params.number("rope_high_freq_factor", 1.0 if fourth else 4.0)
     if params.get("use_scaled_rope") is True:
-        rotation = params.scale(rotation, factor, high, "rope_scaling_factor", "Meta's code")
+        rotation = _scale(params, rotation, factor, high, "rope_scaling_factor", "Meta's code")
     every, chunk = params.count("nope_layer_interval"), params.count("attention_chunk_size")
-    scale, floor = params.number("attn_scale", default=0.1), params.number("floor_scale", default=8192)
+    scale, floor = params.number("attn_scale", 0.1), params.number("floor_scale", 8192)
     tuned = params.get("attn_temperature_tuning") is True
     temperature = f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p" if tuned else ""
     rotating = Layer("chunked_attention" if chunk else "full_attention", rotation, chunk=chunk)
     still = Layer("full_attention", temperature=temperature)
     layers = tuple(still if every and (index + 1) % every == 0 else rotating for index in range(count))
     return Positions(
-        params.source, "Meta", "Meta", layers, trained_length=rotation.original_length, strange=params.list_unread()
+        params.source,
+        "Meta",
+        "Meta",
+        layers,
+        trained_length=rotation.original_length,
+        strange=params.list_unread(NOT_OF_TEXT),
     )
 
 
-def _read_executorch(params: _Params, count: int) -> Positions:
+def _read_executorch(params: Settings, count: int) -> Positions:
     """Read the file of ExecuTorch: of its two kinds of rotation, each reads keys of its own."""
-    raw, source, halves = params.raw, params.source, params.get("use_hf_rope") is True
-    bases = ("rope_theta", "rope_freq_base")
-    rotation = params.rotation(bases, 1e4, "ExecuTorch's code", pairing="halves" if halves else "interleaved")
+    raw, source, halves = params.values, params.source, params.get("use_hf_rope") is True
+    pairing: Pairing = "halves" if halves else "interleaved"
+    rotation = _make_rotation(params, "rope_theta|rope_freq_base", 1e4, "ExecuTorch's code", pairing)
     origin, unread = rotation.origin, list[str]()
     original, claimed = params.count("original_max_position_embeddings"), params.count("max_position_embeddings")
     lists = [params.get(f"rope_scaling_{length}_factor") for length in ("short", "long")]
     if not all(isinstance(factors, (list, type(None))) for factors in lists):
         raise CheckpointError(f"{source} sets rope_scaling_short_factor or rope_scaling_long_factor to what is no list")
-    share, scaled = params.number("partial_rotary_factor", default=1.0), params.get("use_scaled_rope") is True
-    factor, high = params.number("rope_scale_factor", default=8.0), params.number("high_freq_factor", default=4.0)
-    amplitude = params.number("rope_scaling_attention_factor", default=0.0)
+    share, scaled = params.number("partial_rotary_factor", 1.0), params.get("use_scaled_rope") is True
+    factor, high = params.number("rope_scale_factor", 8.0), params.number("high_freq_factor", 4.0)
+    amplitude = params.number("rope_scaling_attention_factor", 0.0)
     if halves:
         unread = ["use_scaled_rope"] if scaled else []
         if share != 1:
@@ -148,7 +113,7 @@ def _read_executorch(params: _Params, count: int) -> Positions:
         if any(lists):
             short, long = (tuple(check_number(x, "rope_scaling_*_factor", source) for x in y or ()) for y in lists)
             ratio = claimed / original if claimed and original else 1.0
-            usual = math.sqrt(1 + math.log(ratio) / math.log(original)) if original and ratio > 1 else 1.0
+            usual = longrope_amplitude(ratio, original or 1)
             origin |= {"rule": "rope_scaling_short_factor", "amplitude": "√(1 + ln factor / ln original length)"}
             rotation = dataclasses.replace(
                 rotation, rule="longrope", factor=ratio, original_length=original, factors=short or long,
@@ -158,12 +123,12 @@ def _read_executorch(params: _Params, count: int) -> Positions:
         others = ("partial_rotary_factor", "rope_scaling_short_factor", "rope_scaling_long_factor")
         unread = [key for key in others if raw.get(key) not in (None, 1)]
         if scaled:
-            rotation = params.scale(rotation, factor, high, "rope_scale_factor", "ExecuTorch's code")
+            rotation = _scale(params, rotation, factor, high, "rope_scale_factor", "ExecuTorch's code")
     kinds, every = params.get("layer_types") or ["full_attention"] * count, params.count("no_rope_layer_interval")
     if not isinstance(kinds, list) or len(kinds) < count:
         raise CheckpointError(f"{source} has {count} layers, and layer_types = {show_value(kinds)} does not list them")
-    window, base = params.count("sliding_window"), params.number("local_rope_theta", default=rotation.base)
-    near = dataclasses.replace(rotation, base=base, origin={**origin, "base": "local_rope_theta"})
+    window, base = params.count("sliding_window"), params.number("local_rope_theta", rotation.base)
+    near = rotation.change({"base": "local_rope_theta"}, base=base)
     notes = ["ExecuTorch's Llama for Qualcomm leaves layers without rotation; its other code rotates all"] * bool(every)
     if raw.get("local_rope_theta") is not None or window:
         notes.append(
@@ -181,20 +146,20 @@ def _read_executorch(params: _Params, count: int) -> Positions:
             layers.append(Layer(kind, near if sliding else rotation, window if sliding else None))
     return Positions(
         source, "ExecuTorch", "ExecuTorch", tuple(layers), "", rotation.original_length or claimed, claimed,
-        tuple(notes), tuple(unread), params.list_unread(),
+        tuple(notes), tuple(unread), params.list_unread(NOT_OF_TEXT),
     )  # fmt: skip
 
 
-def _read_mistral(params: _Params, count: int) -> Positions:
+def _read_mistral(params: Settings, count: int) -> Positions:
     """Read the file of Mistral. Pairs are interleaved there; converters to transformers reorder the weights."""
-    windows = params.get("sliding_window", "_sliding_window")
+    windows = params.get("sliding_window|_sliding_window")
     windows = windows if isinstance(windows, list) and windows else [windows]
-    old = windows != [None] and params.raw.get("rope_theta") is None
+    old = windows != [None] and params.values.get("rope_theta") is None
     # Mistral's code takes 1,000,000 where there is no base; its first versions took 10,000 for models with a window.
     base, code = (1e4, "Mistral's code of models with a window") if old else (1e6, "Mistral's code")
-    rotation = params.rotation(("rope_theta",), base, code, pairing="interleaved")
+    rotation = _make_rotation(params, "rope_theta", base, code, "interleaved")
     notes = ["later versions of Mistral's code take 1,000,000 for a base that is not in the file"] * old
-    latent, tables = params.raw.get("qk_rope_head_dim") is not None, []
+    latent, tables = params.values.get("qk_rope_head_dim") is not None, []
     if (yarn := params.table("yarn")) is not None:
         factor, tables = yarn.number("factor"), [yarn]
         rotation.origin.update(
@@ -205,7 +170,7 @@ def _read_mistral(params: _Params, count: int) -> Positions:
         key = "original_max_position_embeddings"
         rotation = dataclasses.replace(
             rotation, rule="yarn", factor=factor, original_length=check_count(yarn.number(key), key, params.source),
-            beta_fast=yarn.number("beta", default=32.0), beta_slow=yarn.number("alpha", default=1.0),
+            beta_fast=yarn.number("beta", 32.0), beta_slow=yarn.number("alpha", 1.0),
             # Of latent attention only a slice rotates, and the whole of queries and keys is scaled.
             amplitude=1.0 if latent else scale, logit_factor=scale * scale if latent else 1.0,
         )  # fmt: skip
@@ -220,10 +185,10 @@ def _read_mistral(params: _Params, count: int) -> Positions:
         window = None if window is None else check_count(window, "sliding_window", params.source)
         kind = "full_attention" if window is None else "sliding_attention"
         layers.append(Layer(kind, rotation, window, temperature=temperature))
-    claimed = params.count("max_position_embeddings", "max_seq_len")
+    claimed = params.count("max_position_embeddings|max_seq_len")
     return Positions(
         params.source, "Mistral", "mistral", tuple(layers), "", rotation.original_length or claimed, claimed,
-        tuple(notes), strange=tuple(row for table in (*tables, params) for row in table.list_unread()),
+        tuple(notes), strange=tuple(row for table in (*tables, params) for row in table.list_unread(NOT_OF_TEXT)),
     )  # fmt: skip
 
 

@@ -6,9 +6,11 @@ frequencies on tensors, and a test compares the two.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from clockhands.errors import CheckpointError
 
@@ -63,14 +65,24 @@ class Rotation:
             usable &= len(self.long_factors) in (0, self.pairs) and 0 not in self.long_factors
         except (ArithmeticError, ValueError):  # a factor of 0, a base of 1 under YaRN, lists of another length
             usable = False
-        scale = self.amplitude * self.amplitude * self.logit_factor
-        if not (math.isfinite(scale) and scale >= 0):
-            raise CheckpointError(f"logits get the factor {scale:g}; a number of rule {self.rule!r} is wrong")
+        if not (math.isfinite(self.logit_scale) and self.logit_scale >= 0):
+            raise CheckpointError(
+                f"logits get the factor {self.logit_scale:g}; a number of rule {self.rule!r} is wrong"
+            )
         if not usable:
             raise CheckpointError(
                 f"base {self.base:g}, rule {self.rule!r} with factor {self.factor:g} and {self.channels} channels give "
                 "no frequencies; one of these numbers is wrong"
             )
+
+    def change(self, origin: Mapping[str, str], **fields: Any) -> Rotation:
+        """Return the rotation with other numbers, and with where these come from."""
+        return dataclasses.replace(self, origin={**self.origin, **origin}, **fields)
+
+    @property
+    def logit_scale(self) -> float:
+        """What the logits are multiplied by: the square of the amplitude, and a factor of the architecture."""
+        return self.amplitude * self.amplitude * self.logit_factor
 
     def frequencies(self, length: int | None = None) -> list[float]:
         """Return the radians per token of each pair, for a text of ``length`` tokens where the rule depends on it."""
@@ -141,3 +153,8 @@ def scale_base(base: float, alpha: float, channels: int) -> float:
 def temperature_of(factor: float, scale: float) -> float:
     """Return YaRN's amplitude, 0.1·scale·ln(factor) + 1 (Peng et al. 2023, equation 22)."""
     return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def longrope_amplitude(factor: float, length: int) -> float:
+    """Return LongRoPE's amplitude, √(1 + ln factor / ln length), for an original length (Ding et al. 2024)."""
+    return math.sqrt(1 + math.log(factor) / math.log(max(length, 2))) if factor > 1 else 1.0

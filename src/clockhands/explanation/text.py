@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from clockhands.explanation.difference import Difference, compute_scale
+from clockhands.explanation.difference import Difference
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import NOT_KNOWN, Layer, Positions
 
@@ -59,8 +59,8 @@ def _describe_layer(numbers: list[int], layer: Layer, positions: Positions, leng
         yield f"  plain frequencies divided by a list of {len(rotation.factors)} ({origin})"
     if rotation.amplitude != 1.0 or rotation.rule in ("yarn", "longrope"):
         yield f"  cosines and sines × {rotation.amplitude:.4f} ({rotation.origin.get('amplitude', 'the rule')})"
-    if compute_scale(rotation) != 1.0:
-        yield f"  so logits × {compute_scale(rotation):.4f}"
+    if rotation.logit_scale != 1.0:
+        yield f"  so logits × {rotation.logit_scale:.4f}"
     yield from _describe_hands(rotation, positions.trained_length, length)
 
 

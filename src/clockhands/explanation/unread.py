@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError, show_value
-from clockhands.explanation.filled import NOT_POSITION, POSITION
+from clockhands.explanation.filled import NOT_POSITION
+from clockhands.explanation.numbers import POSITION
 from clockhands.explanation.table import Positions
 
 Read = Callable[[Mapping[str, Any]], Positions]
