@@ -34,10 +34,10 @@ class Difference:
     ``causes``: (field, its value and origin here, its value and origin there).
     """
 
-    layer: int | None
-    kind: str
-    layers: tuple[int, ...]
     what: str
+    layer: int | None = None
+    kind: str = ""
+    layers: tuple[int, ...] = ()
     channel: int | None = None
     frequencies: tuple[float, float] | None = None
     errors: dict[int, float] = dataclasses.field(default_factory=dict)
@@ -52,7 +52,7 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
     """
     if len(first.layers) != len(second.layers):
         what = f"{len(first.layers)} layers against {len(second.layers)}"
-        return Difference(min(len(first.layers), len(second.layers)), "", (), what)
+        return Difference(what, min(len(first.layers), len(second.layers)))
     if any(positions.entry.startswith(NOT_KNOWN) for positions in (first, second)):
         return _compare_entries(first, second)
     claimed = max(first.claimed_length or 0, second.claimed_length or 0)
@@ -80,10 +80,10 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     still = all(side.startswith("no rotation") for side in both)
     same = still and (any("the weights tell" in side for side in both) or all("rotation (" in side for side in both))
     if both[0] != both[1] and not same:
-        return Difference(None, "", (), f"positions enter by {both[0]} against {both[1]}")
+        return Difference(f"positions enter by {both[0]} against {both[1]}")
     if first.entry and both[0] == both[1] and first.claimed_length != second.claimed_length:
         cause = ("claimed length", _format_side(first.claimed_length), _format_side(second.claimed_length))
-        return Difference(None, "", (), "the lengths of what is added for positions differ", causes=(cause,))
+        return Difference("the lengths of what is added for positions differ", causes=(cause,))
     ours, theirs = [
         {key.split("rope_parameters.")[-1].split("rope_scaling.")[-1]: value for key, value in positions.strange}
         for positions in (first, second)
@@ -97,7 +97,7 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     if not causes:
         return None
     what = "no layer differs by what is understood, but keys differ that are not"
-    return Difference(None, "", (), what, causes=tuple(causes))
+    return Difference(what, causes=tuple(causes))
 
 
 def _compare_layers(
@@ -107,14 +107,14 @@ def _compare_layers(
     a, b = here.rotation, there.rotation
     if (a is None) != (b is None):
         rotates = ("does not rotate", "rotates")
-        return Difference(None, "", (), f"the layer {rotates[a is not None]} against {rotates[b is not None]}")
+        return Difference(f"the layer {rotates[a is not None]} against {rotates[b is not None]}")
     if a is not None and b is not None and (difference := part(a, b)) is not None:
         causes = _find_causes(a, b, part)
         return dataclasses.replace(difference, causes=causes)
     for name, unit in (("window", " tokens of window"), ("chunk", " tokens of a chunk"), ("temperature", "")):
         left, right = (_format_side(getattr(layer, name)) for layer in (here, there))
         if left != right:
-            return Difference(None, "", (), f"{left}{unit} against {right}", causes=((name, left, right),))
+            return Difference(f"{left}{unit} against {right}", causes=((name, left, right),))
     return None
 
 
@@ -144,13 +144,13 @@ def _compare_rotations(
         if channel is not None:
             errors = {distance: compute_largest_error(left, right, distance) for distance in DISTANCES}
             both = (left[channel], right[channel]) if channel < min(len(left), len(right)) else None
-            return Difference(None, "", (), what, channel, both, errors)
+            return Difference(what, channel=channel, frequencies=both, errors=errors)
     if same_format and (a.pairing != b.pairing or a.direction != b.direction):
         senses = [f"{r.pairing}{'' if r.direction == 1 else ', in the opposite sense'}" for r in (a, b)]
-        return Difference(None, "", (), f"channels are paired as {senses[0]} against {senses[1]}")
+        return Difference(f"channels are paired as {senses[0]} against {senses[1]}")
     scales = [rotation.logit_scale for rotation in (a, b)]
     if differ(*scales):
-        return Difference(None, "", (), f"logits are multiplied by {scales[0]:.4f} against {scales[1]:.4f}")
+        return Difference(f"logits are multiplied by {scales[0]:.4f} against {scales[1]:.4f}")
     return None
 
 

@@ -42,27 +42,6 @@ SAME_CODE = {"hunyuan": "hunyuan_v1_moe", "RefinedWeb": "falcon", "RefinedWebMod
 """Architectures that transformers does not know, but whose code is that of another one."""
 ROTATE = ("arctic", "baichuan", "chatglm", "codeshell", "deepseek", "grok-1", "internlm", "minicpm", "orion", "xverse")
 """Architectures that transformers does not know, and that rotate by 10,000 where their files name no rotation."""
-OLD_DEFAULTS: dict[str, dict[str, Any]] = {
-    "cohere": {"rope_theta": 10000.0}, "falcon_h1": {"rope_theta": 100000.0},
-    "kyutai_speech_to_text": {"rope_theta": 100000.0}, "persimmon": {"rope_theta": 25000.0},
-    "fuyu": {"rope_theta": 25000.0},
-    "qwen3_vl_text": {"rope_theta": 5000000.0}, "qwen3_vl_moe_text": {"rope_theta": 5000000.0},
-    "apertus": {"rope_theta": 12000000.0, "rope_scaling": {
-        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0}},
-    "gpt_oss": {"rope_theta": 150000.0, "rope_scaling": {
-        "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
-        "original_max_position_embeddings": 4096}},
-}  # fmt: skip
-"""Defaults of classes of transformers 4.57.1 that those of transformers 5 no longer have, or apply otherwise."""
-OLD_KINDS: dict[str, tuple[tuple[str, float], tuple[str, float], bool]] = {
-    **dict.fromkeys(("gemma3_text", "gemma3n_text"), (("rope_theta", 1e6), ("rope_local_base_freq", 1e4), False)),
-    "olmo3": (("rope_theta", 1e4), ("rope_theta", 1e4), False),
-    "modernbert": (("global_rope_theta", 1.6e5), ("local_rope_theta", 1e4), True),
-    "modernbert-decoder": (("global_rope_theta", 1.6e5), ("global_rope_theta", 1.6e5), True),
-}
-"""Architectures with a table for each kind of layer: in transformers 4, the key of the base of full layers and of those
-with a window, each with its default, and whether the rule is for these too."""
 UNKNOWN: dict[str, Any] = {"pairing": "halves", "share": 1.0, "window": "by kind"}
 """What is taken for granted of an architecture that transformers does not know: that it rotates as Llama."""
 IN_ATTENTION = ("gptj", "codegen", "roformer")
@@ -81,6 +60,17 @@ def load_families() -> dict[str, dict[str, Any]]:
     ``two_sided``: it reaches to both sides. ``rotates``: the rule by which layers rotate (``layers.rotates``).
     """
     facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("families.json").read_text("utf8"))
+    return facts
+
+
+@functools.cache
+def _load_transformers4() -> dict[str, dict[str, Any]]:
+    """Return what classes of transformers 4.57.1 have, and those of transformers 5 no longer, or apply otherwise.
+
+    ``defaults``: of keys. ``kinds``: architectures with a table for each kind of layer: the key of the base of ``full``
+    layers and of ``local`` ones, those with a window, each with its default; ``scaled``: the rule is for these too.
+    """
+    facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("transformers4.json").read_text("utf8"))
     return facts
 
 
@@ -216,13 +206,14 @@ def _check_sizes(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
 def _write_as_before(raw: dict[str, Any]) -> None:
     """Change a file to what transformers 4.57 makes of it, in the keys of transformers 5."""
     raw.pop("rope_parameters", None)  # which it does not read
-    defaults = OLD_DEFAULTS.get(str(raw.get("model_type")), {})
+    model, facts = str(raw.get("model_type")), _load_transformers4()
+    defaults = facts["defaults"].get(model, {})
     if raw.get("rope_scaling", defaults) is None and "rope_scaling" in defaults:  # null is no rule, not the default
         raw["rope_parameters"] = {"rope_type": "default", "rope_theta": raw.get("rope_theta", defaults["rope_theta"])}
     for key, value in copy.deepcopy(defaults).items():
         raw.setdefault(key, value)
     rule = raw["rope_scaling"] if isinstance(raw.get("rope_scaling"), dict) else {}
-    if str(raw.get("model_type")).startswith("qwen3_vl") and rule.get("type") == "su" and "rope_type" not in rule:
+    if model.startswith("qwen3_vl") and rule.get("type") == "su" and "rope_type" not in rule:
         rule["type"] = "default"  # its module reads rope_type alone
     kind = rule.get("rope_type", rule.get("type"))
     rule.pop("rope_theta", None)  # the base stands outside
@@ -232,12 +223,14 @@ def _write_as_before(raw: dict[str, Any]) -> None:
         rule |= {"factor": None, "original_max_position_embeddings": raw["original_max_position_embeddings"]}
     elif kind in ("yarn", "llama3"):
         raw.pop("original_max_position_embeddings", None)  # it looks for it in the table alone
-    if raw.get("model_type") == "nemotron":
+    if model == "nemotron":
         raw.pop("rope_scaling", None)
-    if (kinds := OLD_KINDS.get(str(raw.get("model_type")))) is not None:
-        full, local = (default if raw.get(key) is None else raw[key] for key, default in kinds[:2])
+    if (kinds := facts["kinds"].get(model)) is not None:
+        full, local = (
+            default if raw.get(key) is None else raw[key] for key, default in (kinds["full"], kinds["local"])
+        )
         scaled = {**rule, "rope_type": kind or "default"}
-        near = {**(copy.deepcopy(scaled) if kinds[2] else {"rope_type": "default"}), "rope_theta": local}
+        near = {**(copy.deepcopy(scaled) if kinds["scaled"] else {"rope_type": "default"}), "rope_theta": local}
         raw["rope_parameters"] = {"full_attention": {**scaled, "rope_theta": full}, "sliding_attention": near}
         raw.pop("rope_scaling", None)
     for value in raw.values():

@@ -9,7 +9,7 @@ from typing import Any
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation.filled import Filled
-from clockhands.explanation.numbers import check_count, check_number
+from clockhands.explanation.numbers import check_count, check_number, check_numbers
 from clockhands.explanation.rotation import Rotation, longrope_amplitude, scale_base, temperature_of
 from clockhands.explanation.table import look_up
 
@@ -235,10 +235,8 @@ def _read_factors(table: _Table, rule: str, key: str, channels: int) -> tuple[fl
     """Return LongRoPE's factors, one for each pair."""
     if rule != "longrope":
         return ()
-    listed, where = table.values.get(key), f"{table.filled.prefix}rope_parameters.{key}"
-    if not isinstance(listed, (list, tuple)):
-        raise CheckpointError(f"{table.filled.source} sets {where} = {listed!r}, which is not a list of numbers")
-    numbers = tuple(check_number(value, where, table.filled.source) for value in listed)
+    where = f"{table.filled.prefix}rope_parameters.{key}"
+    numbers = check_numbers(table.values.get(key), where, table.filled.source)
     pairs = (channels + 1) // 2
     if numbers and (len(numbers) != pairs or min(numbers) <= 0):
         raise CheckpointError(

@@ -20,7 +20,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation.gguf import FACTORS, read_metadata
 from clockhands.explanation.numbers import Flags, Settings, check_count, check_layers, check_number, split_command
 from clockhands.explanation.rotation import Pairing, Rotation, scale_base, temperature_of
-from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.table import Layer, Positions, make_layer
 
 NAMES = {
     "base": "rope.freq_base", "channels": "rope.dimension_count", "rule": "rope.scaling.type",
@@ -189,11 +189,10 @@ def _make_layers(
         still = bool(every) and (layer + 1) % every == 0
         if not inside[layer]:
             still = still or bool(size and windows.get("unrotated"))
-            yield Layer("full_attention", None if still else rotation, temperature=temperature)
-        elif "chunk" in windows:
-            yield Layer("chunked_attention", None if still else local, None, size, local_temperature)
+            yield make_layer(None if still else rotation, None, None, temperature)
         else:
-            yield Layer("sliding_attention", None if still else local, size, None, local_temperature)
+            reach = (None, size) if "chunk" in windows else (size, None)
+            yield make_layer(None if still else local, *reach, local_temperature)
 
 
 def _find_window(keys: Settings, windows: Mapping[str, Any], count: int) -> int:

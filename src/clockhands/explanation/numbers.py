@@ -45,6 +45,13 @@ def check_count(value: Any, origin: str, source: str, least: int = 1, most: int 
     return int(number)
 
 
+def check_numbers(values: Any, origin: str, source: str) -> tuple[float, ...]:
+    """Return a list of numbers that a file gives. Raises CheckpointError for what is none."""
+    if not isinstance(values, (list, tuple)):
+        raise CheckpointError(f"{source} sets {origin} = {show_value(values)}, which is not a list of numbers")
+    return tuple(check_number(value, origin, source) for value in values)
+
+
 def check_layers(value: Any, origin: str, source: str) -> int:
     """Return a number of layers. Raises CheckpointError for one that no model has."""
     return check_count(value, origin, source, most=MOST_LAYERS)

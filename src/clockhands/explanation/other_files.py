@@ -18,10 +18,11 @@ from clockhands.explanation.numbers import (
     check_count,
     check_layers,
     check_number,
+    check_numbers,
     split_command,
 )
 from clockhands.explanation.rotation import Pairing, Rotation, longrope_amplitude, temperature_of
-from clockhands.explanation.table import WITHOUT_ATTENTION, Layer, Positions
+from clockhands.explanation.table import WITHOUT_ATTENTION, Layer, Positions, make_layer
 
 EXECUTORCH = (
     *("use_hf_rope", "no_rope_layer_interval", "rope_freq_base", "rope_scale_factor", "partial_rotary_factor"),
@@ -79,7 +80,7 @@ def _read_meta(params: Settings, count: int) -> Positions:
     scale, floor = params.number("attn_scale", 0.1), params.number("floor_scale", 8192)
     tuned = params.get("attn_temperature_tuning") is True
     temperature = f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p" if tuned else ""
-    rotating = Layer("chunked_attention" if chunk else "full_attention", rotation, chunk=chunk)
+    rotating = make_layer(rotation, chunk=chunk)
     still = Layer("full_attention", temperature=temperature)
     layers = tuple(still if every and (index + 1) % every == 0 else rotating for index in range(count))
     return Positions(
@@ -99,9 +100,8 @@ def _read_executorch(params: Settings, count: int) -> Positions:
     rotation = _make_rotation(params, "rope_theta|rope_freq_base", 1e4, "ExecuTorch's code", pairing)
     origin, unread = rotation.origin, list[str]()
     original, claimed = params.count("original_max_position_embeddings"), params.count("max_position_embeddings")
-    lists = [params.get(f"rope_scaling_{length}_factor") for length in ("short", "long")]
-    if not all(isinstance(factors, (list, type(None))) for factors in lists):
-        raise CheckpointError(f"{source} sets rope_scaling_short_factor or rope_scaling_long_factor to what is no list")
+    keys = ("rope_scaling_short_factor", "rope_scaling_long_factor")
+    short, long = (check_numbers(params.get(key) or (), key, source) for key in keys)
     share, scaled = params.number("partial_rotary_factor", 1.0), params.get("use_scaled_rope") is True
     factor, high = params.number("rope_scale_factor", 8.0), params.number("high_freq_factor", 4.0)
     amplitude = params.number("rope_scaling_attention_factor", 0.0)
@@ -110,8 +110,7 @@ def _read_executorch(params: Settings, count: int) -> Positions:
         if share != 1:
             origin["channels"] = "partial_rotary_factor"
             rotation = dataclasses.replace(rotation, channels=int(min(rotation.head_dim * share, MOST_TOKENS)))
-        if any(lists):
-            short, long = (tuple(check_number(x, "rope_scaling_*_factor", source) for x in y or ()) for y in lists)
+        if short or long:
             ratio = claimed / original if claimed and original else 1.0
             usual = longrope_amplitude(ratio, original or 1)
             origin |= {"rule": "rope_scaling_short_factor", "amplitude": "√(1 + ln factor / ln original length)"}
@@ -120,8 +119,7 @@ def _read_executorch(params: Settings, count: int) -> Positions:
                 long_factors=long or short, amplitude=amplitude or usual,
             )  # fmt: skip
     else:
-        others = ("partial_rotary_factor", "rope_scaling_short_factor", "rope_scaling_long_factor")
-        unread = [key for key in others if raw.get(key) not in (None, 1)]
+        unread = [key for key in ("partial_rotary_factor", *keys) if raw.get(key) not in (None, 1)]
         if scaled:
             rotation = _scale(params, rotation, factor, high, "rope_scale_factor", "ExecuTorch's code")
     kinds, every = params.get("layer_types") or ["full_attention"] * count, params.count("no_rope_layer_interval")
@@ -183,8 +181,7 @@ def _read_mistral(params: Settings, count: int) -> Positions:
     for index in range(count):  # one window, or a list of them that repeats
         window = windows[index % len(windows)]
         window = None if window is None else check_count(window, "sliding_window", params.source)
-        kind = "full_attention" if window is None else "sliding_attention"
-        layers.append(Layer(kind, rotation, window, temperature=temperature))
+        layers.append(make_layer(rotation, window, None, temperature))
     claimed = params.count("max_position_embeddings|max_seq_len")
     return Positions(
         params.source, "Mistral", "mistral", tuple(layers), "", rotation.original_length or claimed, claimed,
@@ -296,9 +293,7 @@ def _make_megatron_layers(known: argparse.Namespace, rotation: Rotation | None, 
     # A list says which layers have the window, a period which have none.
     listed = str(known.window_attn_skip_freq or "").lstrip("(").startswith("[")
     for index in range(count):
-        inside = window is not None and full[index] == listed
-        kind = "sliding_attention" if inside else "full_attention"
-        yield Layer(kind, None if skipped[index] else rotation, window if inside else None)
+        yield make_layer(None if skipped[index] else rotation, window if full[index] == listed else None)
 
 
 def _list_flags(text: str | None, count: int, flag: str, source: str) -> list[bool]:

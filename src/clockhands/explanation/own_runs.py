@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.numbers import Settings, check_layers, check_number
+from clockhands.explanation.numbers import Settings, check_layers, check_numbers
 from clockhands.explanation.rotation import Rotation, longrope_amplitude, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
@@ -93,12 +93,8 @@ def _make_rotation(options: Settings, width: int) -> Rotation:
     channels = int(width * read("fraction", 1.0)) // 2 * 2
     if spectrum == "ntk":  # NTK-aware scaling is a larger base
         base *= factor ** (channels / max(channels - 2, 1))
-    lists = []
-    for key in ("short_factor", "long_factor"):
-        values = options.get(key) or ()
-        if not isinstance(values, (list, tuple)):
-            raise CheckpointError(f"{source} sets options.{key} = {values!r}, which is not a list of numbers")
-        lists.append(tuple(check_number(value, f"options.{key}", source) for value in values))
+    keys = ("short_factor", "long_factor")
+    lists = [check_numbers(options.get(key) or (), f"options.{key}", source) for key in keys]
     return Rotation(
         width, channels, base, "default" if spectrum == "ntk" else spectrum, factor, length or None,  # type: ignore[arg-type]
         beta_fast=read("beta_fast", 32.0), beta_slow=read("beta_slow", 1.0),

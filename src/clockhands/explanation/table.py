@@ -40,6 +40,14 @@ class Layer:
     attends: bool = True
 
 
+def make_layer(
+    rotation: Rotation | None, window: int | None = None, chunk: int | None = None, temperature: str = ""
+) -> Layer:
+    """Return a layer of attention, whose kind is said by how far it sees."""
+    kind = "sliding_attention" if window else "chunked_attention" if chunk else "full_attention"
+    return Layer(kind, rotation, window, chunk, temperature)
+
+
 @dataclass(frozen=True)
 class Positions:
     """What a file says of positions, as one program reads it.

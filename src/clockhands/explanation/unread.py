@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,16 +16,16 @@ from clockhands.explanation.table import Positions
 Read = Callable[[Mapping[str, Any]], Positions]
 """Reads a whole configuration."""
 
-KNOWN = (
-    "rope_theta", "rope_scaling", "rope_parameters", "rope_type", "type", "factor", "attention_factor", "attn_factor",
-    "original_max_position_embeddings", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate",
-    "low_freq_factor", "high_freq_factor", "short_factor", "long_factor", "partial_rotary_factor", "head_dim",
-    "rope_local_base_freq", "global_rope_theta", "local_rope_theta", "rotary_pct", "rotary_emb_base", "rotary_dim",
-    "sliding_window", "use_sliding_window", "max_window_layers", "sliding_window_pattern", "layer_types",
-    "attention_chunk_size", "no_rope_layers", "no_rope_layer_interval", "max_position_embeddings", "rope_interleave",
-    "llama_4_scaling_beta", "global_head_dim", "local_attention", "attn_temperature_tuning", "floor_scale",
-    "attn_scale", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "qk_head_dim", "index_head_dim",
-)  # fmt: skip
+KNOWN = re.compile(
+    "rope_theta|rope_scaling|rope_parameters|rope_type|type|factor|attention_factor|attn_factor|"
+    "original_max_position_embeddings|beta_fast|beta_slow|mscale|mscale_all_dim|truncate|low_freq_factor|"
+    "high_freq_factor|short_factor|long_factor|partial_rotary_factor|head_dim|rope_local_base_freq|global_rope_theta|"
+    "local_rope_theta|rotary_pct|rotary_emb_base|rotary_dim|sliding_window|use_sliding_window|max_window_layers|"
+    "sliding_window_pattern|layer_types|attention_chunk_size|no_rope_layers|no_rope_layer_interval|"
+    "max_position_embeddings|rope_interleave|llama_4_scaling_beta|global_head_dim|local_attention|"
+    "attn_temperature_tuning|floor_scale|attn_scale|qk_rope_head_dim|qk_nope_head_dim|v_head_dim|qk_head_dim|"
+    "index_head_dim"
+)
 """Keys whose meaning is known: where they change nothing, they are not read. Others may mean what is not known here."""
 TABLES = ("rope_scaling", "rope_parameters")
 """Tables of which every key is about position."""
@@ -38,7 +39,7 @@ def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Pos
     for path, value in _list_keys(raw, ()):
         if any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
             continue
-        if path[-1] in KNOWN:
+        if KNOWN.fullmatch(path[-1]):
             unread.append(".".join(path))
             _set(bare, path, None)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from os.path import lexists
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def read_configuration(source: str | Path) -> dict[str, Any]:
     if path.is_file():
         raise CheckpointError(f"{source} is a file; give the folder that holds config.json and model.safetensors")
     if path.is_dir():
-        if not (path / CONFIG).exists() and not (path / CONFIG).is_symlink():
+        if not lexists(path / CONFIG):
             raise CheckpointError(f"{source} holds no config.json, so it is no saved model")
         raw = read_json(path / CONFIG)
     elif path.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
@@ -157,14 +158,14 @@ def load_tokenizer(
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
     files = [Path(source) / name for name in _TOKENIZER_FILES]
-    files = [path for path in files if path.exists() or path.is_symlink()]
+    files = [path for path in files if lexists(path)]
     for path in files:
         refuse_strange_file(path)
     where = "" if Path(source).is_dir() else " (no folder here, so taken for a name on the Hugging Face hub)"
     named = explain_faults(f"{str(source)!r}{where}", "the tokenizer")
     with named, quiet("huggingface_hub"), quiet("transformers"), forbid_questions(), print_to_errors():
         for path in (Path(source) / TOKENIZER, Path(source) / CONFIG):
-            if path.exists() or path.is_symlink():
+            if lexists(path):
                 _refuse_tokenizer_settings(read_json(path), source)
         try:
             tokenizer = AutoTokenizer.from_pretrained(

@@ -320,7 +320,7 @@ def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> dict[Path, set[st
     if named is not None and not (isinstance(named, str) and named.endswith((".safetensors", f".{INDEX[6:]}"))):
         raise CheckpointError(f"{folder} names {named!r} as its weights in {CONFIG}; only safetensors are read")
     chosen = [named] if named else [WEIGHTS, INDEX]
-    first = next((folder / name for name in chosen if (folder / name).exists() or (folder / name).is_symlink()), None)
+    first = next((folder / name for name in chosen if os.path.lexists(folder / name)), None)
     files = {path: set[str]() for path in (sorted(folder.glob("shard-*.safetensors")) if first is None else [first])}
     if first is not None and first.name.endswith(".json"):
         table = read_json(first).get("weight_map")
