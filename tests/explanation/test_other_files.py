@@ -216,7 +216,7 @@ def test_metas_llama_4_has_layers_without_rotation_and_chunks() -> None:
         ({**PARAMS, "rope_theta": 10**400}, "not a finite number"),
         ({**PARAMS, "rope_theta": True}, "rope_theta = True"),
         ({**PARAMS, "n_layers": 0}, "n_layers = 0; it must be at least 1"),
-        ({**EXECUTORCH, "rope_scaling_long_factor": True}, "what is no list"),
+        ({**EXECUTORCH, "rope_scaling_long_factor": True}, "long_factor = True, which is not a list of numbers"),
         ({**EXECUTORCH, "partial_rotary_factor": 1e308}, "channels rotate; a head has"),
         ({**META, "n_heads": 1.5}, "n_heads = 1.5; it must be a whole number"),
         ({**META, "dim": None}, "has no dim"),

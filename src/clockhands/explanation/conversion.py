@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -39,15 +40,14 @@ def _require_one_rotation(positions: Positions, program: str) -> None:
         _refuse(f"{program} has one rotation for all layers, and here are {len(rotations)}")
 
 
-CARRIED = (
-    *("llama_4_scaling_beta", "mscale", "mscale_all_dim", "mrope_section", "mrope_interleaved"),
-    *("short_mscale", "long_mscale"),
+CARRIED = re.compile(
+    "llama_4_scaling_beta|mscale|mscale_all_dim|mrope_section|mrope_interleaved|short_mscale|long_mscale"
 )
 """Keys of a table of transformers that no rotation has, and that are taken over from the file."""
-REPLACED = (
-    *("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_theta"),
-    *("rotary_emb_base", "rotary_pct", "partial_rotary_factor", "partial_rotary_factors", "swa_rope_theta"),
-    *("compress_rope_theta", "original_max_position_embeddings", "rotary_dim"),
+REPLACED = re.compile(
+    "rope_parameters|rope_scaling|rope_theta|rope_local_base_freq|global_rope_theta|local_rope_theta|rotary_emb_base|"
+    "rotary_pct|partial_rotary_factor|partial_rotary_factors|swa_rope_theta|compress_rope_theta|"
+    "original_max_position_embeddings|rotary_dim"
 )
 """Keys of a ``config.json`` in place of which a new table is written."""
 OLD_NAMES = (
@@ -65,7 +65,7 @@ def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str
     share = rotation.share if rule == "proportional" else rotation.channels / rotation.head_dim
     if rule == "proportional" or share != 1:
         table["partial_rotary_factor"] = share
-    table |= {key: value for key, value in (carried or {}).items() if key in CARRIED}
+    table |= {key: value for key, value in (carried or {}).items() if CARRIED.fullmatch(key)}
     if rotation.factors and rule != "longrope":
         _refuse("transformers has no list of factors without a rule (longrope)")
     if rotation.extrapolation != 1.0:
@@ -124,7 +124,7 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
                 )
         _require_one_rotation(positions, PROGRAMS[program])
         return next(iter(candidates))
-    bare = {key: value for key, value in positions.part.items() if key not in REPLACED}
+    bare = {key: value for key, value in positions.part.items() if not REPLACED.fullmatch(key)}
     expected = dataclasses.replace(positions, strange=())
     readers = {program, "transformers5"} if program == "transformers4" else {program}  # which reads older files too
     for keys in candidates:

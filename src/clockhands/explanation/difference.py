@@ -44,6 +44,10 @@ class Difference:
     causes: tuple[tuple[str, str, str], ...] = ()
 
 
+Part = Callable[[Rotation, Rotation], Difference | None]
+"""Finds where two rotations part."""
+
+
 def compare(first: Positions, second: Positions, length: int | None = None) -> Difference | None:
     """Return the first difference between two configurations; None if every layer means the same.
 
@@ -100,9 +104,7 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     return Difference(what, causes=tuple(causes))
 
 
-def _compare_layers(
-    here: Layer, there: Layer, part: Callable[[Rotation, Rotation], Difference | None]
-) -> Difference | None:
+def _compare_layers(here: Layer, there: Layer, part: Part) -> Difference | None:
     """Return where two layers part: in whether or how they rotate, or in how far they see."""
     a, b = here.rotation, there.rotation
     if (a is None) != (b is None):
@@ -163,9 +165,7 @@ def compute_largest_error(left: list[float], right: list[float], distance: int) 
     return error
 
 
-def _find_causes(
-    a: Rotation, b: Rotation, part: Callable[[Rotation, Rotation], Difference | None]
-) -> tuple[tuple[str, str, str], ...]:
+def _find_causes(a: Rotation, b: Rotation, part: Part) -> tuple[tuple[str, str, str], ...]:
     """Return the fields that make two rotations differ.
 
     A field that alone accounts for everything is told alone; otherwise all whose exchange changes something. Where the

@@ -4,16 +4,15 @@ and rules of each architecture. What stands in the code of the models alone is i
 from __future__ import annotations
 
 import copy
-import functools
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from clockhands.errors import CheckpointError, cut_long_line, show_value
 from clockhands.explanation.numbers import check_count, check_layers
+from clockhands.explanation.table import read_facts
+from clockhands.pretrained.configuration import walk_settings
 from clockhands.progress import quiet
 
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
@@ -48,7 +47,6 @@ IN_ATTENTION = ("gptj", "codegen", "roformer")
 """Architectures that rotate in their attention, neighbouring channels, by a base that no key changes."""
 
 
-@functools.cache
 def load_families() -> dict[str, dict[str, Any]]:
     """Return what the code of each architecture does; ``docs/tools/make_families.py`` writes it.
 
@@ -59,19 +57,16 @@ def load_families() -> dict[str, dict[str, Any]]:
     ``logit_factor``: logits get DeepSeek's factor. ``window``: everywhere, or by kind, where layers are called sliding;
     ``two_sided``: it reaches to both sides. ``rotates``: the rule by which layers rotate (``layers.rotates``).
     """
-    facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("families.json").read_text("utf8"))
-    return facts
+    return read_facts("families.json")
 
 
-@functools.cache
 def _load_transformers4() -> dict[str, dict[str, Any]]:
     """Return what classes of transformers 4.57.1 have, and those of transformers 5 no longer, or apply otherwise.
 
     ``defaults``: of keys. ``kinds``: architectures with a table for each kind of layer: the key of the base of ``full``
     layers and of ``local`` ones, those with a window, each with its default; ``scaled``: the rule is for these too.
     """
-    facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("transformers4.json").read_text("utf8"))
-    return facts
+    return read_facts("transformers4.json")
 
 
 @dataclass(frozen=True)
@@ -141,7 +136,10 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
 
     Raises CheckpointError for what that class refuses.
     """
-    _check_sizes(raw, source)
+    for key, value in walk_settings(raw):  # transformers lists as many before it asks
+        counts = key.endswith(("layer", "layers")) and not re.search(r"(id2label|label2id)\.", key)
+        if counts and isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            check_layers(value, key, source)
     if not isinstance(raw.get("model_type") or "", str):
         raise CheckpointError(f"{source} sets model_type = {show_value(raw['model_type'])}, which is no name")
     # Imported first: it sets the level of its logger, which is quiet below, since what is wrong is raised.
@@ -192,15 +190,6 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
 
 def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
     return isinstance(raw.get("model_type"), str) and raw["model_type"] in mapping
-
-
-def _check_sizes(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
-    """Raise CheckpointError for numbers of layers that no model has: transformers lists them before it asks."""
-    for key, value in raw.items():
-        if isinstance(value, Mapping) and key not in ("id2label", "label2id"):
-            _check_sizes(value, source, f"{prefix}{key}.")
-        elif key.endswith(("layer", "layers")) and isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            check_layers(value, f"{prefix}{key}", source)
 
 
 def _write_as_before(raw: dict[str, Any]) -> None:

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import UsageError
 from clockhands.explanation.filled import IN_ATTENTION, ROTATE, Filled, fill_in
 from clockhands.explanation.huggingface_rotation import make_rotation
-from clockhands.explanation.numbers import check_count, check_layers, check_number
+from clockhands.explanation.numbers import check_count, check_kinds, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import NOT_KNOWN, WITHOUT_ATTENTION, Layer, Positions
 from clockhands.progress import quiet
@@ -125,9 +125,7 @@ def _list_kinds(filled: Filled) -> list[str]:
             or (not filled.known and filled.raw.get("use_sliding_window") is not False)
         )
         return ["sliding_attention" if everywhere else "full_attention"] * count
-    if not isinstance(kinds, list) or len(kinds) < count:
-        raise CheckpointError(f"{filled.source} has {count} layers, and layer_types = {kinds!r} does not list them")
-    return [str(kind) for kind in kinds[:count]]
+    return check_kinds(kinds, count, filled.source)
 
 
 def _find_window(filled: Filled, index: int, kind: str) -> int | None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation.filled import Filled
 from clockhands.explanation.numbers import check_count, check_number, check_numbers
-from clockhands.explanation.rotation import Rotation, longrope_amplitude, scale_base, temperature_of
+from clockhands.explanation.rotation import Rotation, Rule, longrope_amplitude, scale_base, temperature_of
 from clockhands.explanation.table import look_up
 
 SCALED = ("llama3", "yarn", "longrope")
 """Rules that mean nothing without the trained length."""
-RULES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-"""Rules that transformers knows."""
 SAME_RULE = {"su": "longrope", "mrope": "default", "axial": "default"}
 """Older names of rules, and names that say only how several axes share the channels."""
 LABELS = {
@@ -151,9 +149,10 @@ def _read_rule(table: _Table) -> str:
     table.origin["rule"] = "no rope_type is set" if rule == "default" and where.startswith("default") else where
     if rule == "ntk" and not table.filled.known and table.values.get("mixed_b") is None:
         return rule
-    if rule not in RULES or (rule != "default" and table.filled.facts.get("plain")):
-        known = "is not known" if rule not in RULES else f"{table.filled.model} does not have"
-        raise CheckpointError(f"{table.filled.source} sets rope_type {rule!r} ({where}), which {known}")
+    known = rule in get_args(Rule)
+    if not known or (rule != "default" and table.filled.facts.get("plain")):
+        fault = f"{table.filled.model} does not have" if known else "is not known"
+        raise CheckpointError(f"{table.filled.source} sets rope_type {rule!r} ({where}), which {fault}")
     return rule
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
-import json
 import re
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation.gguf import FACTORS, read_metadata
 from clockhands.explanation.numbers import Flags, Settings, check_count, check_layers, check_number, split_command
 from clockhands.explanation.rotation import Pairing, Rotation, scale_base, temperature_of
-from clockhands.explanation.table import Layer, Positions, make_layer
+from clockhands.explanation.table import Layer, Positions, make_layer, read_facts
 
 NAMES = {
     "base": "rope.freq_base", "channels": "rope.dimension_count", "rule": "rope.scaling.type",
@@ -47,7 +44,6 @@ WITHOUT_EFFECT = re.compile(rf"(?!rope\.|attention\.)|(rope.scaling.finetuned|{'
 """Keys that are not listed as unknown: of other things, of windows, and one that counts for ``switched`` alone."""
 
 
-@functools.cache
 def load_llama_facts() -> dict[str, Any]:
     """Return what is in llama.cpp's code, not in its files.
 
@@ -68,8 +64,7 @@ def load_llama_facts() -> dict[str, Any]:
     square of YaRN's amplitude, and its log multiplier stands as a tenth; ``alpha``: HunYuan's base; ``beta_fast``:
     where the file gives none; ``note``: what the reader should know where a key of `IN_CODE` is set.
     """
-    facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("llama_cpp.json").read_text("utf8"))
-    return facts
+    return read_facts("llama_cpp.json")
 
 
 def _find_own(model: str) -> dict[str, Any]:
@@ -99,9 +94,10 @@ def read_settings(
 ) -> Positions:
     """Read settings by their keys in a GGUF file, and lists of factors by the names in ``FACTORS``."""
     facts, model = load_llama_facts(), str(values.get("general.architecture", ""))
+    special = _find_own(model)
     written = [key for key in IN_CODE if f"{model}.rope.scaling.{key}" in values]
     ignored = [key for key in written if key not in facts["yarn"].get(model, ())]
-    notes = [_find_own(model)["note"]] if written != ignored and "note" in _find_own(model) else []
+    notes = [special["note"]] if written != ignored and "note" in special else []
     if model not in facts["architectures"]:
         notes.append(f"llama.cpp has no architecture {model!r}; it is read as a Llama would be")
     start = f"{model}."
@@ -121,9 +117,9 @@ def read_settings(
     entries, origin = parse_flags(flags, model)
     flagged = Settings(own | collect(entries), source, start)
     flagged.used = keys.used
-    has = "ALiBi" if _find_own(model).get("alibi_layers") == count else facts["unrotated"].get(model)
+    has = "ALiBi" if special.get("alibi_layers") == count else facts["unrotated"].get(model)
     entry = f"no rotation that llama.cpp has for {model!r}: {has}" if has else ""
-    if _find_own(model).get("switched") and keys.get("rope.scaling.finetuned") is False:
+    if special.get("switched") and keys.get("rope.scaling.finetuned") is False:
         entry = "no rotation (rope.scaling.finetuned is false)"
     rotation = _make_llama_rotation(flagged, width, channels, tensors) if channels >= 2 and not entry else None
     if rotation is not None:
@@ -191,8 +187,8 @@ def _make_layers(
             still = still or bool(size and windows.get("unrotated"))
             yield make_layer(None if still else rotation, None, None, temperature)
         else:
-            reach = (None, size) if "chunk" in windows else (size, None)
-            yield make_layer(None if still else local, *reach, local_temperature)
+            window, chunk = (None, size) if "chunk" in windows else (size, None)
+            yield make_layer(None if still else local, window, chunk, local_temperature)
 
 
 def _find_window(keys: Settings, windows: Mapping[str, Any], count: int) -> int:

@@ -55,10 +55,9 @@ def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dic
             entries["attention.sliding_window_pattern"] = [bool(window) for window in windows]
     if whole and local and local[0] != rotation:
         entries["rope.freq_base_swa"] = local[0].base
-        if local[0].channels != rotation.channels:
-            entries["rope.dimension_count_swa"] = local[0].channels
-        if local[0].head_dim != rotation.head_dim:
-            entries["attention.key_length_swa"] = local[0].head_dim
+        for name, key in (("channels", "rope.dimension_count_swa"), ("head_dim", "attention.key_length_swa")):
+            if getattr(local[0], name) != getattr(rotation, name):
+                entries[key] = getattr(local[0], name)
     factors = rotation.factors
     if rotation.rule == "llama3":
         plain = dataclasses.replace(rotation, rule="default").frequencies()

@@ -57,6 +57,13 @@ def check_layers(value: Any, origin: str, source: str) -> int:
     return check_count(value, origin, source, most=MOST_LAYERS)
 
 
+def check_kinds(kinds: Any, count: int, source: str) -> list[str]:
+    """Return the kinds of the layers that a file lists. Raises CheckpointError where it does not list all."""
+    if not isinstance(kinds, list) or len(kinds) < count:
+        raise CheckpointError(f"{source} has {count} layers, and layer_types = {show_value(kinds)} does not list them")
+    return [str(kind) for kind in kinds[:count]]
+
+
 class Settings:
     """Settings of a file by their keys, checked; the keys that were asked for are remembered.
 
@@ -86,6 +93,11 @@ class Settings:
         """Return a whole number, None where there is neither it nor a default. Raises CheckpointError for others."""
         value, name = self.get(key), f"{self.prefix}{key.partition('|')[0]}"
         return default if value is None else check_count(value, name, self.source, least)
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """Return a list of numbers, empty where it is not set. Raises CheckpointError for what is none."""
+        values = self.get(key)
+        return () if values is None else check_numbers(values, f"{self.prefix}{key}", self.source)
 
     def table(self, name: str) -> Settings | None:
         """Return a table inside, None where it is not set. Raises CheckpointError for what is none."""

@@ -9,16 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.errors import CheckpointError, show_value
+from clockhands.errors import CheckpointError
 from clockhands.explanation.numbers import (
     MOST_LAYERS,
     MOST_TOKENS,
     Flags,
     Settings,
     check_count,
+    check_kinds,
     check_layers,
-    check_number,
-    check_numbers,
     split_command,
 )
 from clockhands.explanation.rotation import Pairing, Rotation, longrope_amplitude, temperature_of
@@ -57,10 +56,10 @@ def _scale(params: Settings, rotation: Rotation, factor: float, high: float, key
 def read_params(raw: Mapping[str, Any], source: str) -> Positions:
     """Read a ``params.json`` of Mistral, Meta or ExecuTorch, each by the rules of its own code."""
     params = Settings(raw, source)
-    if raw.get("model_type") == "mamba":
-        count = check_layers(params.number("n_layers"), "n_layers", source)
+    mamba = raw.get("model_type") == "mamba"
+    count = check_layers(params.number("n_layers", None if mamba else 1), "n_layers", source)
+    if mamba:
         return Positions(source, "Mistral", "mistral", (Layer("mamba", attends=False),) * count)
-    count = check_layers(params.number("n_layers", 1), "n_layers", source)
     if any(key in raw for key in EXECUTORCH):
         return _read_executorch(params, count)
     return _read_meta(params, count) if any(key in raw for key in META) else _read_mistral(params, count)
@@ -101,7 +100,7 @@ def _read_executorch(params: Settings, count: int) -> Positions:
     origin, unread = rotation.origin, list[str]()
     original, claimed = params.count("original_max_position_embeddings"), params.count("max_position_embeddings")
     keys = ("rope_scaling_short_factor", "rope_scaling_long_factor")
-    short, long = (check_numbers(params.get(key) or (), key, source) for key in keys)
+    short, long = map(params.numbers, keys)
     share, scaled = params.number("partial_rotary_factor", 1.0), params.get("use_scaled_rope") is True
     factor, high = params.number("rope_scale_factor", 8.0), params.number("high_freq_factor", 4.0)
     amplitude = params.number("rope_scaling_attention_factor", 0.0)
@@ -123,8 +122,6 @@ def _read_executorch(params: Settings, count: int) -> Positions:
         if scaled:
             rotation = _scale(params, rotation, factor, high, "rope_scale_factor", "ExecuTorch's code")
     kinds, every = params.get("layer_types") or ["full_attention"] * count, params.count("no_rope_layer_interval")
-    if not isinstance(kinds, list) or len(kinds) < count:
-        raise CheckpointError(f"{source} has {count} layers, and layer_types = {show_value(kinds)} does not list them")
     window, base = params.count("sliding_window"), params.number("local_rope_theta", rotation.base)
     near = rotation.change({"base": "local_rope_theta"}, base=base)
     notes = ["ExecuTorch's Llama for Qualcomm leaves layers without rotation; its other code rotates all"] * bool(every)
@@ -134,7 +131,7 @@ def _read_executorch(params: Settings, count: int) -> Positions:
             "rotates every layer of attention by rope_theta and has no window"
         )
     layers = []
-    for index, kind in enumerate(map(str, kinds[:count])):
+    for index, kind in enumerate(check_kinds(kinds, count, source)):
         if any(word in kind for word in (*WITHOUT_ATTENTION, "skip")):
             layers.append(Layer(kind, attends=False))
         elif every and (index + 1) % every == 0:
@@ -198,6 +195,10 @@ MEGATRON_NUMBERS = (
     *("rotary-scaling-factor", "beta-fast", "beta-slow", "mscale", "mscale-all-dim", "yarn-beta-fast"),
     "yarn-beta-slow",
 )
+MEGATRON_SWITCHES = (
+    *("use-rotary-position-embeddings", "rotary-interleaved", "use-rope-scaling", "multi-latent-attention"),
+    *("yarn-correction-range-round-to-int", "no-yarn-correction-range-round-to-int"),
+)
 NEMO = {"rotary-percent": "rotary-percentage", "rotary-seq-len-interpolation-factor": "seq-len-interpolation-factor"}
 """Other names in configurations of NeMo."""
 MEGATRON_POSITION = re.compile("rope|rotary|yarn|window|position-emb|chunk-attention|mrope|no-position|alibi|mscale")
@@ -243,29 +244,26 @@ def read_megatron(text: str, source: str) -> Positions:
     for name in ("no-rope-freq", "window-size", "window-attn-skip-freq", "rope-type"):
         flags.add_argument(f"--{name}")
     flags.add_argument("--position-embedding-type", default="learned_absolute")
-    for name in ("use-rotary-position-embeddings", "rotary-interleaved", "use-rope-scaling", "multi-latent-attention"):
-        flags.add_argument(f"--{name}", action="store_true")
-    for name in ("yarn-correction-range-round-to-int", "no-yarn-correction-range-round-to-int"):
+    for name in MEGATRON_SWITCHES:
         flags.add_argument(f"--{name}", action="store_true")
     known, rest = flags.parse_known_args(_split_megatron(text, source))
-    missing = [name for name in ("num_layers", "hidden_size", "num_attention_heads") if getattr(known, name) is None]
-    if missing:
-        names = ", ".join("--" + name.replace("_", "-") for name in missing)
-        raise CheckpointError(f"{source} has no {names}, so it is no command line of a Megatron training")
-    for name in (*MEGATRON_COUNTS, *MEGATRON_NUMBERS):
-        value = getattr(known, name.replace("-", "_"))
-        if value is not None:
-            check = check_count if name in MEGATRON_COUNTS else check_number
-            check(value, f"--{name}", source)
+    settings = Settings({name.replace("_", "-"): value for name, value in vars(known).items()}, source, "--")
+    needed = ("num-layers", "hidden-size", "num-attention-heads")
+    if missing := ", ".join(f"--{name}" for name in needed if settings.get(name) is None):
+        raise CheckpointError(f"{source} has no {missing}, so it is no command line of a Megatron training")
+    for name in MEGATRON_COUNTS:
+        settings.count(name)
+    for name in MEGATRON_NUMBERS:
+        settings.number(name, 0.0)
     kind = "rope" if known.use_rotary_position_embeddings else known.position_embedding_type
     rows = known.max_position_embeddings or "an unknown number of"
     entries = {"learned_absolute": f"a learned table of {rows} rows", "relative": "a bias for each distance (relative)"}
-    rotation = _make_megatron_rotation(known, kind, source) if kind in ("rope", "yarn", "mrope") else None
+    rotation = _make_megatron_rotation(known, settings, kind) if kind in ("rope", "yarn", "mrope") else None
     claimed = known.max_position_embeddings
     trained = rotation.original_length if rotation and rotation.original_length else claimed
     notes = []
     for flag, value in (("rope-scaling-factor", 8.0), ("rotary-seq-len-interpolation-factor", None)):
-        if getattr(known, flag.replace("-", "_")) not in (None, value):
+        if settings.get(flag) not in (None, value):
             notes.append(f"pretrain_gpt.py of Megatron-LM does not hand --{flag} on to its model; other builders do")
     strange = tuple(
         (word, "set")
@@ -327,18 +325,17 @@ def _list_flags(text: str | None, count: int, flag: str, source: str) -> list[bo
     return listed
 
 
-def _make_megatron_rotation(known: argparse.Namespace, kind: str, source: str) -> Rotation:
+def _make_megatron_rotation(known: argparse.Namespace, settings: Settings, kind: str) -> Rotation:
     """Return the rotation of Megatron's classes: plain with Llama 3.1's rule, with several axes, YaRN, or latent."""
-    latent = known.multi_latent_attention
+    latent, source = known.multi_latent_attention, settings.source
     yarn = known.rope_type != "rope" if latent else kind == "yarn"
     if known.rotary_interleaved and (yarn or latent):
         what = "latent attention" if latent else "YaRN"
         raise CheckpointError(f"{source} sets --rotary-interleaved, which Megatron refuses with {what}; leave it out")
 
     def read(flag: str, default: float, field: str) -> float:
-        value = getattr(known, flag.replace("-", "_"))
-        origin[field] = "default of Megatron" if value is None else f"--{flag}"
-        return default if value is None else value
+        origin[field] = "default of Megatron" if settings.get(flag) is None else f"--{flag}"
+        return settings.number(flag, default)
 
     origin: dict[str, str] = {}
     width = known.qk_pos_emb_head_dim or 64 if latent else known.kv_channels

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.numbers import Settings, check_layers, check_numbers
+from clockhands.explanation.numbers import Settings, check_layers
 from clockhands.explanation.rotation import Rotation, longrope_amplitude, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
@@ -94,7 +94,7 @@ def _make_rotation(options: Settings, width: int) -> Rotation:
     if spectrum == "ntk":  # NTK-aware scaling is a larger base
         base *= factor ** (channels / max(channels - 2, 1))
     keys = ("short_factor", "long_factor")
-    lists = [check_numbers(options.get(key) or (), f"options.{key}", source) for key in keys]
+    lists = [options.numbers(key) for key in keys]
     return Rotation(
         width, channels, base, "default" if spectrum == "ntk" else spectrum, factor, length or None,  # type: ignore[arg-type]
         beta_fast=read("beta_fast", 32.0), beta_slow=read("beta_slow", 1.0),

@@ -14,8 +14,7 @@ from clockhands.explanation.other_files import read_megatron, read_params
 from clockhands.explanation.own_runs import read_own
 from clockhands.explanation.table import Positions
 from clockhands.explanation.unread import mark_unread
-from clockhands.pretrained import read_configuration, read_json
-from clockhands.pretrained.files import OWN
+from clockhands.pretrained import is_own, read_configuration, read_json
 from clockhands.reading import read_document
 
 LARGEST_ARGUMENTS = 1 << 20
@@ -47,14 +46,13 @@ def read_positions(
     if is_config or path.name == "params.json":
         raw = read_json(path) if path.is_file() else read_configuration(source)
     is_params = path.name == "params.json" or ("model_type" not in raw and "dim" in raw and "n_heads" in raw)
-    is_own = raw.get("model_type") == OWN
-    if overrides is not None and (is_params or is_own):
+    if overrides is not None and (is_params or is_own(raw)):
         raise UsageError(f"--hf-overrides change a config.json of transformers, and that of {source} is none")
     if is_params:
         positions = read_params(raw, name)
     elif not is_config:
         positions = read_megatron(read_document(path, CheckpointError, "the arguments", LARGEST_ARGUMENTS), name)
-    elif is_own:
+    elif is_own(raw):
         positions = read_own(raw, name)
     else:
         raw = raw if overrides is None else lay_over(raw, overrides)

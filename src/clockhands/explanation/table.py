@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
 
 from clockhands.explanation.rotation import Rotation
@@ -22,6 +25,13 @@ def look_up(config: Any, path: str) -> Any:
         except Exception:  # a value that differs from layer to layer
             return None
     return config
+
+
+@functools.cache
+def read_facts(name: str) -> dict[str, Any]:
+    """Return what stands in the code of other programs and in none of their files: a JSON file of this folder."""
+    facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath(name).read_text("utf8"))
+    return facts
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def read_configuration(source: str | Path) -> dict[str, Any]:
 
 def _refuse_settings(raw: Mapping[str, Any], source: str | Path) -> None:
     """Raise CheckpointError for a NaN, a count of objects to build that no model has, and classes that are no names."""
-    for key, value in _list_settings(raw):
+    for key, value in walk_settings(raw):
         if (isinstance(value, float) and math.isnan(value)) or (key.endswith("__float__") and value == "NaN"):
             raise CheckpointError(f"{source} sets {key.removesuffix('.__float__')} = NaN in config.json; put a number")
         for pattern, most in MOST.items():
@@ -88,11 +88,11 @@ def _refuse_settings(raw: Mapping[str, Any], source: str | Path) -> None:
         )
 
 
-def _list_settings(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def walk_settings(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every setting of a configuration with its dotted key, those of nested tables too."""
     for key, value in raw.items():
         if isinstance(value, dict):
-            yield from _list_settings(value, f"{prefix}{key}.")
+            yield from walk_settings(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -127,7 +127,7 @@ def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code
         return
     kernels = [
         f"{key} = {value!r}"
-        for key, value in _list_settings(raw)
+        for key, value in walk_settings(raw)
         if "_implementation" in key and isinstance(value, str) and "/" in value
     ]
     if kernels and not trust_remote_code:
