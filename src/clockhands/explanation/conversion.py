@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
 from clockhands.explanation.difference import compare
 from clockhands.explanation.huggingface import PROGRAMS, lay_over, read_huggingface
-from clockhands.explanation.huggingface_rotation import LABELS
+from clockhands.explanation.huggingface_rotation import LABELS, SCALED
 from clockhands.explanation.llama_cpp import FLAGS, NAMES, find_architecture, read_settings
 from clockhands.explanation.llama_cpp_settings import list_settings
 from clockhands.explanation.rotation import Rotation, temperature_of
@@ -74,7 +74,7 @@ def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str
         table["extrapolation_factor"] = rotation.extrapolation
     if rule not in ("default", "proportional") or rotation.factor != 1.0:
         table["factor"] = rotation.factor
-    if rule in ("yarn", "llama3", "longrope"):
+    if rule in SCALED:
         table["original_max_position_embeddings"] = rotation.original_length
     if rule == "llama3":
         table |= {"low_freq_factor": rotation.low_frequency_factor, "high_freq_factor": rotation.high_frequency_factor}

@@ -12,7 +12,7 @@ from typing import Any
 from clockhands.errors import CheckpointError, cut_long_line, show_value
 from clockhands.explanation.numbers import check_count, check_layers
 from clockhands.explanation.table import read_facts
-from clockhands.pretrained.configuration import walk_settings
+from clockhands.pretrained.configuration import is_known, walk_settings
 from clockhands.progress import quiet
 
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
@@ -148,12 +148,12 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
     part: dict[str, Any] = copy.deepcopy(dict(raw))
     prefix = ""
     with quiet("transformers"):
-        while not _is_known(part, CONFIG_MAPPING):
+        while not is_known(part):
             inside = next((key for key in INSIDE if isinstance(part.get(key), dict)), None)
             if inside is None:
                 break
             part, prefix = part[inside], f"{prefix}{inside}."
-        known = _is_known(part, CONFIG_MAPPING) and part.get("use_mla") is not False  # which its class does not have
+        known = is_known(part) and part.get("use_mla") is not False  # which its class does not have
         try:
             written = PreTrainedConfig._decode_special_floats(copy.deepcopy(part))
             written = written if known else _rename(written, source)
@@ -186,10 +186,6 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
     elif not known and config.model_type == "llama":
         facts = UNKNOWN
     return Filled(part, config, whole, facts, known, source, program, prefix)
-
-
-def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
-    return isinstance(raw.get("model_type"), str) and raw["model_type"] in mapping
 
 
 def _write_as_before(raw: dict[str, Any]) -> None:

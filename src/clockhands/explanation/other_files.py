@@ -67,7 +67,8 @@ def read_params(raw: Mapping[str, Any], source: str) -> Positions:
 
 def _read_meta(params: Settings, count: int) -> Positions:
     """Read the file of Meta. Llama 4 has layers without rotation, between which attention stays within chunks."""
-    raw, third = params.values, any(key in params.values for key in THIRD)
+    raw = params.values
+    third = any(key in raw for key in THIRD)
     base, code = (5e5, "Llama 3's code") if third else (1e4, "Llama 2's code")
     rotation = _make_rotation(params, "rope_theta", base, code, "interleaved")
     fourth = any(key in raw for key in ("nope_layer_interval", "moe_args", "rope_scaling_factor"))

@@ -57,8 +57,9 @@ def _list_schemes(position: Mapping[str, Any], layer: int, source: str) -> dict[
     entries: list[Any] = [{"scheme": position.get("scheme"), **(options if isinstance(options, Mapping) else {})}]
     if pattern := [entry for entry in position.get("layers") or () if entry != "..."]:
         entry = pattern[layer % len(pattern)]
-        known = isinstance(kinds, Mapping) and isinstance(entry, str)
-        entries.append(kinds.get(entry, entry) if known and isinstance(kinds, Mapping) else entry)
+        if isinstance(kinds, Mapping) and isinstance(entry, str):
+            entry = kinds.get(entry, entry)
+        entries.append(entry)
     tables: dict[str, Settings] = {}
     for entry in entries:
         inside = entry.get("schemes") if isinstance(entry, Mapping) else None
