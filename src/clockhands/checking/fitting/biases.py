@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from itertools import product
 
 import torch
 from torch import Tensor
 
-from clockhands.checking.fitting.compare import centre, find_factor, find_ratio, is_near, list_numbers, make_distances
+from clockhands.checking.fitting.compare import (
+    centre,
+    find_factor,
+    find_ratio,
+    is_near,
+    list_numbers,
+    make_distances,
+    size_of,
+)
 from clockhands.schemes.bias.alibi import alibi_slopes
 from clockhands.schemes.bias.t5 import list_bucket_starts
 
@@ -22,7 +31,7 @@ _Buckets = tuple[int, int, bool]
 def differ(ours_HST: Tensor, theirs_HST: Tensor, allowed_ST: Tensor) -> bool:
     """Whether two biases differ by more than a constant for each query, which a softmax does not see."""
     gap = centre(ours_HST - theirs_HST, allowed_ST)
-    return float(gap.abs().max()) > _TOLERANCE * max(1.0, float(theirs_HST.abs().max()))
+    return size_of(gap) > _TOLERANCE * max(1.0, size_of(theirs_HST))
 
 
 def describe_bias(ours_HST: Tensor, theirs_HST: Tensor, allowed_ST: Tensor, sizes: frozenset[int] = frozenset()) -> str:
@@ -43,12 +52,12 @@ def _fit_slopes(bias_HST: Tensor, allowed_ST: Tensor) -> Tensor | None:
     """Return by how much the bias of each head grows from one key to the next; None if it is not linear."""
     x, y = centre(make_distances(allowed_ST).double(), allowed_ST), centre(bias_HST, allowed_ST)
     slopes = (x * y).sum((1, 2)) / (x * x).sum().clamp(min=1e-9)
-    size = max(1.0, float(torch.where(allowed_ST, bias_HST, 0.0).abs().max()))
-    return slopes if float((y - slopes[:, None, None] * x).abs().max()) <= _TOLERANCE * size else None
+    size = max(1.0, size_of(torch.where(allowed_ST, bias_HST, 0.0)))
+    return slopes if size_of(y - slopes[:, None, None] * x) <= _TOLERANCE * size else None
 
 
 def _describe_slopes(mine_H: Tensor, wanted_H: Tensor) -> str:
-    steepest, wanted = float(mine_H.abs().max()), float(wanted_H.abs().max())
+    steepest, wanted = size_of(mine_H), size_of(wanted_H)
     small = 1e-3 * max(1e-3, steepest, wanted)
     if steepest < small:
         return "adds no bias by distance"
@@ -59,13 +68,13 @@ def _describe_slopes(mine_H: Tensor, wanted_H: Tensor) -> str:
         words = {2.0: "doubled", 0.5: "halved", -1.0: "of the wrong sign"}
         known = next((word for value, word in words.items() if abs(ratio / value - 1) < 1e-3), "")
         return f"has ALiBi's slopes {known}" if known else f"has ALiBi's slopes {ratio:.4g} times the reference's"
-    if float((mine_H - wanted_H.flip(0)).abs().max()) < small:
+    if size_of(mine_H - wanted_H.flip(0)) < small:
         return "has ALiBi's slopes in reverse order of heads"
     heads = len(mine_H)
     for count in _HEADS:
         for start in {0, count - heads} if count > heads else ():
             slopes = alibi_slopes(count).double()[start : start + heads].to(mine_H.device)
-            if float((mine_H.abs() / slopes - 1).abs().max()) < _TOLERANCE:
+            if size_of(mine_H.abs() / slopes - 1) < _TOLERANCE:
                 return f"has ALiBi's slopes of {count} heads, not {heads}"
     return f"has ALiBi's slopes {list_numbers(mine_H.abs(), 4)}, not {list_numbers(wanted_H.abs(), 4)}"
 
@@ -73,11 +82,11 @@ def _describe_slopes(mine_H: Tensor, wanted_H: Tensor) -> str:
 def _list_by_distance(bias_HST: Tensor, allowed_ST: Tensor) -> dict[int, Tensor] | None:
     """Return the bias [H] of each distance (key less query); None where it is no function of distance."""
     distances = make_distances(allowed_ST)
-    size = max(1.0, float(bias_HST.abs().max()))
+    size = max(1.0, size_of(bias_HST))
     table = {}
     for distance in distances[allowed_ST].unique().tolist():
         values = bias_HST[:, (distances == distance) & allowed_ST]
-        if float((values - values[:, :1]).abs().max()) > _TOLERANCE * size:
+        if size_of(values - values[:, :1]) > _TOLERANCE * size:
             return None
         table[distance] = values.mean(1)
     return table
@@ -87,16 +96,14 @@ def _describe_tables(ours: dict[int, Tensor], theirs: dict[int, Tensor], sizes: 
     """Compare biases by distance: another size, another sign or start of the distance, other buckets of T5."""
     both = [distance for distance in ours if distance in theirs]
     mine, wanted = torch.stack([ours[d] for d in both]), torch.stack([theirs[d] for d in both])
-    size = max(1e-6, float(wanted.abs().max()))
-    if float(mine.abs().max()) < 1e-3 * size:
+    size = max(1e-6, size_of(wanted))
+    if size_of(mine) < 1e-3 * size:
         return "adds no bias by distance"
     ratio = find_factor(mine, wanted, size, _TOLERANCE)
     if ratio is not None:
         return f"has a bias {ratio:.4g} times the reference's"
 
-    def same(left: Tensor, right: Tensor) -> bool:
-        return is_near(left, right, size, _TOLERANCE)
-
+    same = partial(is_near, size=size, tolerance=_TOLERANCE)
     if all(-d in theirs and same(ours[d], theirs[-d]) for d in ours):
         return "takes the distances with the other sign"
     if 0 in theirs and all(same(value, theirs[0]) for value in ours.values()):

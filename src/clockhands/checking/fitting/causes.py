@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.compare import centre, find_factor
+from clockhands.checking.fitting.compare import centre, find_factor, size_of
 from clockhands.checking.fitting.places import Call, Plain, Read, replay, varies
 from clockhands.checking.fitting.reading import Key, attend_to_itself, carries_beside_attention, find_entries, listen
 from clockhands.checking.fitting.rotation import Rotation
@@ -93,8 +93,7 @@ class Case:
             if key not in self.plain.layers:
                 return alone
             call.reads[key] = read = self.plain.read(call, key, attention, self.strange)
-            columns = torch.arange(call.ids_BT.shape[1], device=alone.device)[call.is_new]
-            own = read.column_BJ[:, None] == columns[:, None]
+            own = read.column_BJ[:, None] == call.columns_S[:, None]
             first = own & (own.long().cumsum(-1) == 1)
             chosen = torch.where(first[:, None], 0.0, torch.finfo(alone.dtype).min).to(alone.dtype)
             return torch.where(own.any(-1)[:, None, :, None], chosen, alone)
@@ -122,7 +121,7 @@ class Case:
         for words, changed, rest in (("later", -1, slice(-1)), ("earlier", 0, slice(1, None))):
             other = ids.clone()
             other[:, changed] = self.subject.other(ids)[:, changed]
-            if float((enter(other) - whole)[:, rest].abs().max()) > 1e-4 * float(whole.abs().max()):
+            if size_of((enter(other) - whole)[:, rest]) > 1e-4 * size_of(whole):
                 return f"enters the first block with something of {words} tokens in it already"
         return ""
 
@@ -213,62 +212,59 @@ class Case:
         """
         if not varies(self.plain.layers[key].k_BHTK, 2):
             return
-        new, total = call.is_new, call.ids_BT.shape[1]
-        real, meant = call.real_BT[:, new], call.places_BT[:, new]
-        columns = torch.arange(total, device=meant.device)[new].expand_as(meant)
+        real, meant = call.new_real_BS, call.new_places_BS
+        columns = call.columns_S.expand_as(meant)
         own = read.column_BJ[:, None] == columns[..., None]
         keys = torch.where(own.any(-1), read.stood_k_BJ.gather(1, own.long().argmax(-1)), torch.nan)
         sides = {"with its queries": read.stood_q_BS, "with its keys": keys}
-        if bool(((read.stood_q_BS - keys).abs() < 0.03)[real].all()):
+        if ((read.stood_q_BS - keys).abs() < 0.03)[real].all():
             sides = {"": keys}
         table = self.plain.entry_NPD
         if call.states and table is not None and varies(table, 1):
             entry = self.plain.locate_states(call, table)
-            sides = {"": entry} if bool((entry != meant)[real & ~entry.isnan()].any()) else sides
+            sides = {"": entry} if (entry != meant)[real & ~entry.isnan()].any() else sides
         counted = {
             "meant": meant,
             "index": real.long().cumsum(1) - 1,
             "past": torch.full_like(meant, call.past),
             "column": columns,
-            "first": call.places_BT[:1, new].expand_as(meant),
-            "longest": call.places_BT.amax(0)[new].expand_as(meant),
-            "total": torch.full_like(meant, total),
+            "first": meant[:1].expand_as(meant),
+            "longest": meant.amax(0).expand_as(meant),
+            "total": torch.full_like(meant, call.total),
             "length": torch.full_like(meant, self.plain.length),
         }
         if call.explicit:
-            counted["default"] = (call.real_BT.long().cumsum(1) - 1).clamp(min=0)[:, new]
+            counted["default"] = (call.real_BT.long().cumsum(1) - 1).clamp(min=0)[:, call.is_new]
         for what, stood in sides.items():
             kept = real & ~stood.isnan()
             yield what, {name: x[kept] for name, x in {"stood": stood, **counted}.items()}
         then = torch.full(call.ids_BT.shape, torch.nan, dtype=torch.float64, device=meant.device)
         for earlier in self.calls:  # those in which the keys of the cache were new
-            if key not in earlier.reads or not torch.equal(earlier.ids_BT, call.ids_BT[:, : earlier.ids_BT.shape[1]]):
-                continue
-            if earlier.ids_BT.shape[1] > call.past:
+            begins = torch.equal(earlier.ids_BT, call.ids_BT[:, : earlier.total])
+            if key not in earlier.reads or earlier.total > call.past or not begins:
                 continue
             before = earlier.reads[key]
             b, j = (before.column_BJ >= earlier.past).nonzero(as_tuple=True)
             then[b, before.column_BJ[b, j]] = before.stood_k_BJ[b, j]
-        at = read.column_BJ.clamp(min=0)
-        was, now = then.gather(1, at), read.stood_k_BJ
-        old = (read.column_BJ >= 0) & call.real_BT.gather(1, at) & ~(was.isnan() | now.isnan())
-        again = call.places_BT.gather(1, at)
+        was, now = then.gather(1, read.at_BJ), read.stood_k_BJ
+        old = (read.column_BJ >= 0) & call.real_BT.gather(1, read.at_BJ) & ~(was.isnan() | now.isnan())
+        again = call.places_BT.gather(1, read.at_BJ)
         yield "with the keys of its cache", {"meant": was[old], "stood": now[old], "again": again[old]}
 
     def _describe_seen(self, call: Call, read: Read, as_first: bool = True) -> list[str]:
         """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""
-        total, new = call.ids_BT.shape[1], call.is_new
+        total = call.total
         slots = torch.nn.functional.one_hot(read.column_BJ + 1, total + 1)[..., 1:]
         counts = torch.einsum("bsj,bjt->bst", read.seen_BSJ.long(), slots)
-        meant, real = self._meant(call), call.real_BT[:, new]
-        own = torch.arange(total, device=meant.device)[new].expand(len(meant), -1)
+        meant, real = self._meant(call), call.new_real_BS
+        own = call.columns_S.expand(len(meant), -1)
         orphans = (read.seen_BSJ & (read.column_BJ < 0)[:, None])[real]
         order = read.column_BJ[(read.column_BJ >= 0).all(1)]
-        if len(order) and bool((order.diff() < 0).any()) and order.shape[1] == total:
+        if len(order) and (order.diff() < 0).any() and order.shape[1] == total:
             return ["has its keys in another order than they were read"]
         first = meant[:1].expand_as(meant)
         keyed = real & first.any(-1)  # a query without any key may be shown all
-        told_apart = len(meant) > 1 and bool((meant != first)[keyed].any())
+        told_apart = len(meant) > 1 and (meant != first)[keyed].any()
         if as_first and told_apart and torch.equal((counts > 0)[keyed], first[keyed]):
             return [_AS_FIRST]
         b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
@@ -299,35 +295,35 @@ class Case:
     def _meant(self, call: Call) -> Tensor:
         """The keys [B, S, T] that new tokens are meant to see: those of the call, inside the window of a plain text."""
         plain = next(iter(self.plain.layers.values())).allowed_ST
-        if self.subject.causal and int(plain[-1].sum()) == 1 and bool(plain[0].all()):  # the wrong way round
+        if self.subject.causal and int(plain[-1].sum()) == 1 and plain[0].all():  # the wrong way round
             plain = torch.ones_like(plain)
-        columns = torch.arange(call.ids_BT.shape[1], device=plain.device)
-        back = (columns[call.is_new, None] - columns[None]).clamp(min=0, max=len(plain) - 1)
+        columns = torch.arange(call.total, device=plain.device)
+        back = (call.columns_S[:, None] - columns).clamp(min=0, max=len(plain) - 1)
         return call.kept_BST & (plain[-1].flip(0)[back] | (back == 0))
 
     def _describe_logits(self, call: Call, read: Read) -> Iterator[tuple[str, str]]:
         """Say how a scale or a bias is another than in a plain text."""
         plain, rows = self.plain.layers[read.key].q_BHSK, self.plain.rows(call.ids_BT)[:, call.is_new]
-        places = call.places_BT[:, call.is_new].clamp(0, plain.shape[2] - 1)
+        places = call.new_places_BS.clamp(0, plain.shape[2] - 1)
         own_BHSK, q = plain[rows, :, places].transpose(1, 2), read.attention.q_BHSK.double()
         factors = (q * own_BHSK).sum(-1) / own_BHSK.square().sum(-1)
-        fits = (q - factors[..., None] * own_BHSK).abs().amax((1, 3)) < 1e-3 * float(own_BHSK.abs().max())
-        gains = torch.where(fits & call.real_BT[:, call.is_new], factors.mean(1), 1.0)
-        if float((gains - 1).abs().max()) > 2e-3 and float((factors - factors[:, :1]).abs().amax(1)[fits].max()) < 1e-3:
+        fits = (q - factors[..., None] * own_BHSK).abs().amax((1, 3)) < 1e-3 * size_of(own_BHSK)
+        gains = torch.where(fits & call.new_real_BS, factors.mean(1), 1.0)
+        if size_of(gains - 1) > 2e-3 and float((factors - factors[:, :1]).abs().amax(1)[fits].max()) < 1e-3:
             self.gains[id(read)] = gains
             times = float(gains.flatten()[gains.log().abs().argmax()])
             yield "scale", f"has queries {times:.4g} times as long: a temperature of another position"
         want, known = self.plain.find_bias(call, read)
         products, added = self.plain.split(read.key, read.attention)
         for b in call.real_BT.sum(1).argsort(descending=True).tolist():
-            shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.is_new][:, None]
+            shown = known[b] & read.seen_BSJ[b] & call.new_real_BS[b, :, None]
             mine, wanted = torch.where(shown, added[b], 0.0), torch.where(shown, want[b], 0.0)
             if biases.differ(mine, wanted, shown):
                 break
         else:
             return
         left, right = centre(mine - wanted, shown), centre(products[b], shown)
-        more = find_factor(left, right, max(1.0, float(right.abs().max())), 2e-3)
+        more = find_factor(left, right, max(1.0, size_of(right)), 2e-3)
         if more is not None:
             yield "scale", f"{_LOGITS} {1 + more:.4g} times as large"
             return
@@ -339,8 +335,7 @@ class Case:
     def _name_distances(self, call: Call, read: Read, mine: Tensor, shown: Tensor, b: int) -> str:
         """Say which other distances give a bias the one that was added; empty if none that was tried does."""
         by_distance = self.plain.layers[read.key].bias_HST[:, :, 0]
-        columns = torch.arange(call.ids_BT.shape[1], device=shown.device)
-        new, keys = columns[call.is_new], read.column_BJ[b].clamp(min=0)
+        new, keys = call.columns_S, read.at_BJ[b]
         counted = "does not take its distances from the positions that are given"
         tried = {counted if call.explicit else "counts what is masked in its distances": new}
         if call.past:
@@ -378,43 +373,36 @@ class Case:
         table = self.plain.entry_NPD
         if table is None:
             return None
-        places, rows = call.places_BT[:, call.is_new], self.plain.rows(call.ids_BT[:, call.is_new])
-        fits = call.real_BT[:, call.is_new] & (places < self.plain.length) & (places >= 0) & (rows >= 0)
+        places, rows = call.new_places_BS, self.plain.rows(call.ids_BT[:, call.is_new])
+        fits = call.new_real_BS & (places < self.plain.length) & (places >= 0) & (rows >= 0)
         wanted = table[rows, places.clamp(0, self.plain.length - 1)].to(seen.dtype)
-        moved = (wanted - seen).abs().amax(-1) > 1e-4 * table.abs().max()
+        moved = (wanted - seen).abs().amax(-1) > 1e-4 * size_of(table)
         return torch.where((fits & moved)[..., None], wanted, seen)
+
+    def _mend_rotation(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> list[Tensor]:
+        """Return the queries and the keys of an attention, rotated as they are meant to be."""
+        pair, across, mended = self.plain.rotations[read.key], self.plain.across.get(read.key), []
+        both = [rotation for rotation in pair if rotation is not None]
+        meant = (call.new_places_BS, call.places_BT.gather(1, read.at_BJ))
+        sides = zip(pair, meant, (read.stood_q_BS, read.stood_k_BJ), (attention.q_BHSK, attention.k_BHTK), strict=True)
+        for side, (own, places, stood, vectors) in enumerate(sides):
+            x, other = vectors.double(), self.others.get((read.key, side == 1))
+            if "place" in kinds and own is not None and own.rotates:
+                x = own.move(x, torch.nan_to_num(places - stood))
+            if "angle" in kinds and own is not None and other is not None:
+                x = torch.where(stood.isnan()[:, None, :, None], _turn(x, places, other, own), x)
+            if "rotation" in kinds and own is not None and len(both) == 2:
+                right = both[0] if both[0].count else both[1]
+                x = _turn(x, places, own, replace(right, second_SC=right.first_SC))
+            if "rotation" in kinds and across is not None:  # rotated before they were split into heads
+                joined = _turn(x.transpose(1, 2).flatten(2)[:, None], places, across[side])[:, 0]
+                x = joined.unflatten(2, (-1, x.shape[-1])).transpose(1, 2)
+            mended.append(x)
+        return mended
 
     def _mend(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> Tensor:
         """Return the logits of an attention with differences of these kinds mended."""
-        new, at = call.is_new, read.column_BJ.clamp(min=0)
-        q, k = attention.q_BHSK.double(), attention.k_BHTK.double()
-        want_q, want_k = call.places_BT[:, new], call.places_BT.gather(1, at)
-        queries, keys = self.plain.rotations[read.key]
-        if "place" in kinds and queries is not None and queries.rotates:
-            q = queries.move(q, torch.nan_to_num(want_q - read.stood_q_BS))
-        if "place" in kinds and keys is not None and keys.rotates:
-            k = keys.move(k, torch.nan_to_num(want_k - read.stood_k_BJ))
-        for is_key, plain in enumerate((queries, keys) if "angle" in kinds else ()):
-            other = self.others.get((read.key, bool(is_key)))
-            if other is None or plain is None:
-                continue
-            at_BX, stood = (want_k, read.stood_k_BJ) if is_key else (want_q, read.stood_q_BS)
-            x = k if is_key else q
-            back = _map(plain.matrices(at_BX) @ torch.linalg.inv(other.matrices(at_BX)), x)
-            x = torch.where(stood.isnan()[:, None, :, None], back, x)
-            q, k = (q, x) if is_key else (x, k)
-        if "rotation" in kinds and queries is not None and keys is not None:
-            right = queries if queries.count else keys
-            clean = replace(right, second_SC=right.first_SC)
-            sides = ((queries, want_q, q), (keys, want_k, k))
-            q, k = (_map(clean.matrices(at) @ torch.linalg.inv(own.matrices(at)), x) for own, at, x in sides)
-        if "rotation" in kinds and read.key in self.plain.across:  # rotated before they were split into heads
-            wide = zip(self.plain.across[read.key], (want_q, want_k), (q, k), strict=True)
-            joined = ((own.matrices(at), x.transpose(1, 2).flatten(2)[:, None]) for own, at, x in wide)
-            q, k = (
-                _map(torch.linalg.inv(own), x)[:, 0].unflatten(2, (-1, q.shape[-1])).transpose(1, 2)
-                for own, x in joined
-            )
+        q, k = self._mend_rotation(call, read, attention, kinds)
         want, inside = self.plain.find_bias(call, read)
         _, added = self.plain.split(read.key, attention)
         if "scale" in kinds and id(read) in self.gains:
@@ -423,19 +411,21 @@ class Case:
             added = torch.where(inside[:, None], want, added)
         allowed = read.seen_BSJ
         if "seen" in kinds:
-            meant = self._meant(call).gather(2, at[:, None].expand(-1, call.new, -1))
+            meant = self._meant(call).gather(2, read.at_BJ[:, None].expand(-1, call.new, -1))
             twice = (read.column_BJ[:, :, None] == read.column_BJ[:, None]).tril(-1).any(-1)
             allowed = meant & (read.column_BJ >= 0)[:, None] & ~twice[:, None]
             added = torch.where((allowed & ~read.seen_BSJ)[:, None], want, added)
             rows = self.plain.rows(call.ids_BT)
-            allowed = allowed & ~self.lost[read.key][rows[:, new][..., None], rows.gather(1, at)[:, None]]
+            allowed = allowed & ~self.lost[read.key][rows[:, call.is_new, None], rows.gather(1, read.at_BJ)[:, None]]
         logits = (self.plain.layers[read.key].scale * (q @ k.mT) + added).to(attention.logits_BHST.dtype)
         logits = logits.masked_fill(~allowed[:, None], torch.finfo(logits.dtype).min)
-        return torch.where(call.real_BT[:, new][:, None, :, None], logits, attention.logits_BHST)
+        return torch.where(call.new_real_BS[:, None, :, None], logits, attention.logits_BHST)
 
 
-def _map(maps_BSKK: Tensor, x_BHSK: Tensor) -> Tensor:
-    return torch.einsum("bsij,bhsj->bhsi", maps_BSKK, x_BHSK)
+def _turn(x_BHSK: Tensor, places_BS: Tensor, back: Rotation, to: Rotation | None = None) -> Tensor:
+    """Undo one rotation of vectors at their places, and rotate them by another."""
+    maps = torch.linalg.inv(back.matrices(places_BS))
+    return torch.einsum("bsij,bhsj->bhsi", maps if to is None else to.matrices(places_BS) @ maps, x_BHSK)
 
 
 def _name_calls(names: Sequence[str], text: str) -> str:

@@ -8,9 +8,14 @@ import torch
 from torch import Tensor
 
 
+def size_of(x: Tensor) -> float:
+    """Return the largest absolute value."""
+    return float(x.abs().max())
+
+
 def is_near(ours: Tensor, other: Tensor, size: float, tolerance: float = 1e-3) -> bool:
     """Whether no value differs by this share of ``size``, or more."""
-    return float((ours - other).abs().max()) < tolerance * size
+    return size_of(ours - other) < tolerance * size
 
 
 def find_factor(ours: Tensor, other: Tensor, size: float, tolerance: float = 1e-3) -> float | None:
@@ -23,7 +28,7 @@ def find_ratio(ours: Tensor, other: Tensor, tolerance: float = 1e-3) -> float | 
     """How many times the other ours is, value by value; None where that is not one number."""
     ratios = ours / other
     ratio = float(ratios.mean())
-    return ratio if float((ratios - ratio).abs().max()) < tolerance * abs(ratio) else None
+    return ratio if size_of(ratios - ratio) < tolerance * abs(ratio) else None
 
 
 def centre(x_HST: Tensor, allowed_ST: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.compare import find_ratio, list_numbers, make_distances
+from clockhands.checking.fitting.compare import find_ratio, list_numbers, make_distances, size_of
 from clockhands.checking.fitting.reading import Key, Layer, find_entries, listen, read
 from clockhands.checking.fitting.rotation import (
     LAYOUT_WORDS,
@@ -272,7 +272,7 @@ def _compare_rotations(
         return None
     if ours is None:  # the channels of ours in the order of the reference's: weights that are laid out otherwise
         gaps, order = (mine_NSK[:, 0, :, None] - plain_NK[:, None, :]).abs().amax(0).min(0)
-        if float(gaps.max()) >= 1e-4 * float(plain_NK.abs().max()) or len(order.unique()) < len(order):
+        if float(gaps.max()) >= 1e-4 * size_of(plain_NK) or len(order.unique()) < len(order):
             return None
         ours = fit_rotation(mine_NSK[..., order], plain_NK)
     if ours is not None:
@@ -308,11 +308,12 @@ def _describe_rotation(ours: Rotation, theirs: Rotation, reference: nn.Module) -
         mixed = _describe_mixture(ours, theirs) if ours.count == theirs.count else ""
         return [*said, mixed] if mixed else None
     mine, wanted = ours.rotated_SC, theirs.rotated_SC
-    if same_angles(mine, -wanted) and not same_angles(mine, wanted):
+    same = same_angles(mine, wanted)
+    if not same and same_angles(mine, -wanted):
         said.append("rotates the other way")
-    elif not same_angles(mine, wanted) and ours.keeps(ours.speeds_C):
+    elif not same and ours.keeps(ours.speeds_C):
         said += _describe_speeds(ours, theirs, reference)
-    elif not same_angles(mine, wanted):
+    elif not same:
         rows = ((mine[:, None] - wanted[None]) / 2).sin().abs().amax(-1).argmin(1)  # whole turns aside
         if not same_angles(mine, wanted[rows]):
             return None
@@ -392,7 +393,7 @@ def _follows(rotation: Rotation, rule: dict[str, Any], config: Any) -> bool:
 
 def _find_power(rotation: Rotation) -> tuple[float, float] | None:
     """Base and factor of frequencies that are powers of a base, divided by one factor."""
-    if bool((rotation.speeds_C <= 0).any()):
+    if (rotation.speeds_C <= 0).any():
         return None
     factor = 1 / float(rotation.speeds_C[0])
     factor = round(factor, 3) if abs(factor - round(factor, 3)) < 1e-4 * factor else factor

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Check, Measurement
 from clockhands.checking.fitting.biases import differ
-from clockhands.checking.fitting.compare import find_factor, is_near, wrap
+from clockhands.checking.fitting.compare import find_factor, is_near, size_of, wrap
 from clockhands.checking.fitting.reading import (
     ChangeLogits,
     ChangeState,
@@ -50,6 +50,11 @@ class Read:
     stood_k_BJ: Tensor
     seen_BSJ: Tensor
 
+    @property
+    def at_BJ(self) -> Tensor:
+        """The column of each key, the first for those of none."""
+        return self.column_BJ.clamp(min=0)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -76,9 +81,14 @@ class Call:
     reads: dict[Key, Read] = field(default_factory=dict)
 
     @property
+    def total(self) -> int:
+        """How many columns there are in all."""
+        return self.ids_BT.shape[1]
+
+    @property
     def past(self) -> int:
         """How many columns the cache held before."""
-        return self.ids_BT.shape[1] - self.new
+        return self.total - self.new
 
     @property
     def is_new(self) -> slice:
@@ -86,16 +96,31 @@ class Call:
         return slice(self.past, None)
 
     @property
+    def columns_S(self) -> Tensor:
+        """The numbers of the columns of the new tokens."""
+        return torch.arange(self.past, self.total, device=self.ids_BT.device)
+
+    @property
+    def new_places_BS(self) -> Tensor:
+        """Where the new tokens are meant to stand."""
+        return self.places_BT[:, self.is_new]
+
+    @property
+    def new_real_BS(self) -> Tensor:
+        """Which new tokens are no pads."""
+        return self.real_BT[:, self.is_new]
+
+    @property
     def derailed(self) -> bool:
         """Whether a token that attends to itself alone leaves one layer as it should not: a value, or what is no place.
 
         Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
         """
-        columns, known = torch.arange(self.ids_BT.shape[1])[self.is_new].to(self.ids_BT.device), []
+        known = []
         for heard in self.reads.values():
-            own = (heard.column_BJ[:, None] == columns[:, None]).any(-1)
-            known.append(bool((own | ~heard.stood_q_BS.isnan())[self.real_BT[:, self.is_new]].all()))
-        return bool(known) and known[0] and not all(known)
+            own = (heard.column_BJ[:, None] == self.columns_S[:, None]).any(-1)
+            known.append(bool((own | ~heard.stood_q_BS.isnan())[self.new_real_BS].all()))
+        return any(known[:1]) and not all(known)
 
     def name(self, check: str) -> str:
         """Name it as what is read in it."""
@@ -214,7 +239,7 @@ class Plain:
         last = read_rows(self.tokens[-1:], self.sources)
         alone = list(zip((state[-1:] for state in every.states), last.states, strict=True))
         alone += [(every.attentions[key].k_BHTK[-1:], item.k_BHTK) for key, item in last.attentions.items()]
-        if any(float((a - b).abs().max()) > _NEAR * float(b.abs().max()) for a, b in alone):  # the row matters
+        if any(size_of(a - b) > _NEAR * size_of(b) for a, b in alone):  # the row matters
             every = Reading.join([read_rows(token, self.sources) for token in self.tokens[:, None]])
         self.entry_NPD = every.states[0] if every.states else None
         self.source_1SD = every.states[1][:1] if len(every.states) > 1 else None
@@ -236,10 +261,10 @@ class Plain:
 
         ``strange``: first states were met that are at no place.
         """
-        rows, places, new = self.rows(call.ids_BT), call.places_BT, call.is_new
+        rows, places = self.rows(call.ids_BT), call.places_BT
         queries, keys_BJHK = attention.q_BHSK.transpose(1, 2).flatten(0, 1), attention.k_BHTK.transpose(1, 2)
-        stood_q = self.locate(key, False, queries, rows[:, new].flatten(), places[:, new].flatten())
-        count, total = keys_BJHK.shape[1], rows.shape[1]
+        stood_q = self.locate(key, False, queries, rows[:, call.is_new].flatten(), call.new_places_BS.flatten())
+        count, total = keys_BJHK.shape[1], call.total
         numbers = torch.arange(count, device=rows.device)
         right = -1
         for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
@@ -258,16 +283,15 @@ class Plain:
         if len(b):  # whose keys they are, of all tokens of the row: of several that which stands nearest to its place
             vectors, at = keys_BJHK[b, j], j.clamp(max=total - 1)
             stands = self.locate(key, True, vectors.repeat_interleave(total, 0), rows[b].flatten(), places[b].flatten())
-            gaps, nearest = (stands.view(-1, total) - places[b]).abs().nan_to_num(math.inf).min(1)
+            stands = stands.view(-1, total)
+            gaps, nearest = (stands - places[b]).abs().nan_to_num(math.inf).min(1)
             # At no known place it may still be its token's key, rotated otherwise, or where places cannot be read.
             rotation = self.rotations[key][1]
             readable = (places[b, at] >= 0) & (places[b, at] < self.length)
             readable |= rotation is not None and rotation.rotates
             own = ~readable | ~call.real_BT[b, at] | self.is_rotated(key, rows[b, at], vectors) | strange
             column[b, j] = torch.where(gaps < math.inf, nearest, torch.where(own & (j < total), j, -1))
-            stood_k[b, j] = torch.where(
-                gaps < math.inf, stands.view(-1, total)[torch.arange(len(b)), nearest], torch.nan
-            )
+            stood_k[b, j] = stands.gather(1, nearest[:, None])[:, 0]
         seen = find_seen(attention.logits_BHST.double()).any(1)
         return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
 
@@ -283,7 +307,7 @@ class Plain:
         for call in calls:
             rows, own = self.rows(call.ids_BT), call.reads[key]
             vectors, stood = own.attention.q_BHSK, own.stood_q_BS
-            columns = torch.arange(call.past, call.ids_BT.shape[1], device=rows.device).expand(stood.shape)
+            columns = call.columns_S.expand(stood.shape)
             if keys:
                 vectors, columns, stood = own.attention.k_BHTK, own.column_BJ, own.stood_k_BJ
             for b, j in (stood.isnan() & (columns >= call.past)).nonzero().tolist():
@@ -308,7 +332,7 @@ class Plain:
     def find_bias(self, call: Call, read: Read) -> tuple[Tensor, Tensor]:
         """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
         bias = self.layers[read.key].bias_HST
-        q, k = call.places_BT[:, call.is_new], call.places_BT.gather(1, read.column_BJ.clamp(min=0))
+        q, k = call.new_places_BS, call.places_BT.gather(1, read.at_BJ)
         known = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
         if self.causal:
             known = known & (q[..., None] >= k[:, None]) & (read.column_BJ >= 0)[:, None]
@@ -330,14 +354,14 @@ class Plain:
 
     def locate_states(self, call: Call, table_NPD: Tensor) -> Tensor:
         """Return the places [B, S] of the new tokens by their first states; NaN where it is that of none."""
-        rows, meant = self.rows(call.ids_BT[:, call.is_new]), call.places_BT[:, call.is_new]
+        rows, meant = self.rows(call.ids_BT[:, call.is_new]), call.new_places_BS
         return _match(table_NPD[rows.flatten()], call.states[0].flatten(0, 1), meant.flatten()).view(meant.shape)
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
         """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
         rotation, layer = self.rotations[key][keys], self.layers[key]
         plain = layer.k_BHTK if keys else layer.q_BHSK
-        if rotation is None or not rotation.rotates or float(rotation.speeds_C.abs().max()) < 1e-7:
+        if rotation is None or not rotation.rotates or size_of(rotation.speeds_C) < 1e-7:
             return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
         return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
 
@@ -347,9 +371,9 @@ class Plain:
         if not call.states or table is None:
             return
         rows = self.rows(call.ids_BT[:, call.is_new])
-        meant = call.places_BT[:, call.is_new].clamp(min=0, max=self.length - 1)
-        strange = self.locate_states(call, table).isnan() & call.real_BT[:, call.is_new]
-        gap, size = call.states[0].double() - table[rows, meant].double(), float(table.abs().max())
+        meant = call.new_places_BS.clamp(min=0, max=self.length - 1)
+        strange = self.locate_states(call, table).isnan() & call.new_real_BS
+        gap, size = call.states[0].double() - table[rows, meant].double(), size_of(table)
         if not strange.any():
             return
         if len(gap) > 1 and not call.past and not varies(gap, 1, 1e-3, size) and varies(gap, 0, 1e-3, size):
@@ -364,7 +388,7 @@ class Plain:
                 continue
             added = part.weight.detach()[self.tokens].double()
             shown = states - states.mean(0)
-            scale = find_factor(shown, added - added.mean(0), float(shown.abs().max()))
+            scale = find_factor(shown, added - added.mean(0), size_of(shown))
             if scale is None:
                 continue
             start = (states - scale * added).mean(0)  # the vector of place 0
@@ -382,8 +406,8 @@ class Plain:
 
 def varies(x: Tensor, axis: int, share: float = 1e-4, size: float | None = None) -> bool:
     """Whether vectors are further from the first along an axis than this share of their size."""
-    gap = float((x - x.narrow(axis, 0, 1)).abs().max())
-    return gap > share * (float(x.abs().max()) if size is None else size)
+    gap = size_of(x - x.narrow(axis, 0, 1))
+    return gap > share * (size_of(x) if size is None else size)
 
 
 def _fit_steady(x_NHSK: Tensor) -> Rotation | None:
@@ -400,10 +424,15 @@ def _fit_steady(x_NHSK: Tensor) -> Rotation | None:
 
 
 def _match(table_MPD: Tensor, x_MD: Tensor, near_M: Tensor) -> Tensor:
-    gaps = (table_MPD - x_MD[:, None].to(table_MPD.dtype)).abs().amax(-1) / table_MPD.abs().max()
+    gaps = (table_MPD - x_MD[:, None].to(table_MPD.dtype)).abs().amax(-1) / size_of(table_MPD)
     places = torch.arange(table_MPD.shape[1], device=x_MD.device)
-    best, at = (places - near_M[:, None]).abs().double().masked_fill(gaps > _NEAR, math.inf).min(1)
-    return torch.where(best < math.inf, at.double(), math.nan)
+    return _take_nearest(places.double().expand_as(gaps), gaps <= _NEAR, near_M)
+
+
+def _take_nearest(places_MP: Tensor, fits_MP: Tensor, near_M: Tensor) -> Tensor:
+    """Return of places that fit that nearest to where it is looked for; NaN where none fits."""
+    gaps, at = (places_MP - near_M[:, None]).abs().masked_fill(~fits_MP, math.inf).min(1)
+    return torch.where(gaps < math.inf, places_MP.gather(1, at[:, None])[:, 0], math.nan)
 
 
 def _find_rotated(rotation: Rotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: Tensor) -> Tensor:
@@ -411,15 +440,15 @@ def _find_rotated(rotation: Rotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: 
     a, b = rotation.channels
     start, end = (torch.complex(x[..., a], x[..., b]) for x in (plain_MHK.double(), x_MHK))
     ratio = (end * start.conj()).sum(1) / (start.abs().square().sum(1) + 1e-30)
-    rest = (end - ratio[:, None] * start).abs().amax((1, 2)) / start.abs().max()
+    rest = (end - ratio[:, None] * start).abs().amax((1, 2)) / size_of(start)
     still = torch.ones(x_MHK.shape[-1], dtype=torch.bool, device=x_MHK.device)
     still[a], still[b] = False, False
     if still.any():
-        rest = rest.maximum((x_MHK - plain_MHK)[..., still].abs().amax((1, 2)) / plain_MHK.abs().max())
+        rest = rest.maximum((x_MHK - plain_MHK)[..., still].abs().amax((1, 2)) / size_of(plain_MHK))
     speeds, angle = rotation.speeds_C, ratio.angle()
     slow_to_fast = [pair for pair in speeds.abs().argsort().tolist() if abs(float(speeds[pair])) > 1e-7]
     period = 2 * math.pi / abs(float(speeds[slow_to_fast[0]]))
-    reach = min(64, math.ceil(2.2 * float(near_M.abs().max()) / period))
+    reach = min(64, math.ceil(2.2 * size_of(near_M) / period))
     place = near_M.double()[:, None] + period * torch.arange(-reach, reach + 1, device=x_MHK.device)
     for pair in slow_to_fast:
         speed, own = float(speeds[pair]), angle[:, pair, None]
@@ -428,5 +457,4 @@ def _find_rotated(rotation: Rotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: 
     off = wrap(place[..., None] * speeds - angle[:, None])
     fits = (off.abs() < 1e-3 + 1e-4 * place.abs()[..., None] * speeds.abs()).all(-1)
     fits &= ((rest < 1e-3) & ((ratio.abs() - 1).abs() < 1e-2).all(1))[:, None]
-    best, at = (place - near_M[:, None]).abs().masked_fill(~fits, math.inf).min(1)
-    return torch.where(best < math.inf, place.gather(1, at[:, None])[:, 0], math.nan)
+    return _take_nearest(place, fits, near_M)

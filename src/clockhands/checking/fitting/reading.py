@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import TOLERANCE, difference
+from clockhands.checking.fitting.compare import size_of
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention, AttentionTap
 
@@ -165,7 +166,7 @@ def reads_source(attention: Attention) -> bool:
 
 
 def _is_one_text(x_BHSK: Tensor) -> bool:
-    return float((x_BHSK - x_BHSK[:1]).abs().max()) < 1e-5 * float(x_BHSK.abs().max())
+    return size_of(x_BHSK - x_BHSK[:1]) < 1e-5 * size_of(x_BHSK)
 
 
 def _is_state(value: Any) -> bool:
@@ -218,9 +219,9 @@ def _split(attention: Attention, known: float | None = None) -> Layer:
     if known is not None:
         scale, varied = known, True
     bias = torch.where(shared, logits - scale * products, 0.0).mean(0)
-    spread = float((answered - scale * moved).abs().max()) if moved.numel() else float("inf")
+    spread = size_of(answered - scale * moved) if moved.numel() else float("inf")
     chosen = int((allowed != allowed[-1:]).flatten(1).any(1).sum()) > 1  # keys by what tokens mean, as an indexer does
-    exact = varied and not chosen and spread <= _EXACT * max(1.0, float(answered.abs().max()))
+    exact = varied and not chosen and spread <= _EXACT * max(1.0, size_of(answered))
     return Layer(attention.name, q, k, scale, bias, allowed.all(1).all(0) if exact else shared.any(0), exact)
 
 

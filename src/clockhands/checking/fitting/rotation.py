@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clockhands.checking.fitting.compare import find_factor, wrap
+from clockhands.checking.fitting.compare import find_factor, size_of, wrap
 
 Layout = Literal["halves", "pairs"]
 LAYOUT_WORDS: dict[Layout, str] = {"halves": "halves", "pairs": "neighbouring pairs"}
@@ -111,11 +111,11 @@ def fit_rotation(x_NSK: Tensor, plain: Tensor | None = None) -> Rotation | None:
     x = x_NSK.double()
     plain = (x[:, 0] if plain is None else plain).double()
     still, plain = (x[:, :1], plain[:, None].expand_as(x)) if plain.dim() == 2 else (plain, plain)
-    size = float(plain.abs().max().clamp(min=1e-12))
+    size = max(1e-12, size_of(plain))
     length, width = x.shape[1:]
     moved = ((x - still).abs().amax((0, 1)) / size > 2e-6).nonzero().flatten().tolist()
     if not moved:
-        gain = find_factor(x, plain, float(plain.abs().max()))
+        gain = find_factor(x, plain, size_of(plain))
         empty = x.new_zeros(length, 0)
         return None if gain is None else Rotation(width, 0, 0, "halves", empty, empty, empty[0], gain)
     # The channels that were seen to turn, and a few more, since slow ones hardly move.
@@ -135,7 +135,7 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     rest = torch.ones(x.shape[-1], dtype=torch.bool)
     rest[a], rest[b] = False, False
     still = plain[..., rest]
-    gain = find_factor(x[..., rest], still, float(still.abs().max())) if rest.any() else 1.0
+    gain = find_factor(x[..., rest], still, size_of(still)) if rest.any() else 1.0
     if gain is None:
         return None
     x = x / gain
@@ -147,12 +147,12 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
         py, qy = (y * p).sum(0), (y * q).sum(0)
         determinant = (pp * qq - pq * pq).clamp(min=1e-12)
         cosine, sine = (py * qq - qy * pq) / determinant, (qy * pp - py * pq) / determinant
-        if float((y - cosine * p - sine * q).abs().max()) > _TOLERANCE * size:
+        if size_of(y - cosine * p - sine * q) > _TOLERANCE * size:
             return None
         angles.append(torch.atan2(sign * sine, cosine))
         lengths.append(torch.hypot(cosine, sine))
     amplitude = lengths[0].mean(0)
-    if any(float((length - amplitude).abs().max()) > 10 * _TOLERANCE for length in lengths):
+    if any(size_of(length - amplitude) > 10 * _TOLERANCE for length in lengths):
         return None
     return Rotation(x.shape[-1], start, count, layout, angles[0], angles[1], amplitude, gain)
 
@@ -160,25 +160,25 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
 def scales_by_place(x_BHSK: Tensor) -> bool:
     """Whether vectors of one token grow or shrink along its places, by one factor for all heads: a temperature."""
     factors = x_BHSK.norm(dim=-1) / x_BHSK[..., :1, :].norm(dim=-1)
-    alike = float((factors - factors[:1, :1]).abs().max()) < _TOLERANCE
-    return alike and float((factors - 1).abs().max()) > _TOLERANCE
+    alike = size_of(factors - factors[:1, :1]) < _TOLERANCE
+    return alike and size_of(factors - 1) > _TOLERANCE
 
 
 def turns_on_ellipses(x_BHSK: Tensor) -> bool:
     """Whether pairs of one token turn on ellipses along its places, alike in all heads: of gains for each channel."""
     for layout in LAYOUT_WORDS:
         pairs = x_BHSK.double()[..., torch.stack(find_pairs(0, x_BHSK.shape[-1] // 2 * 2, layout), -1)].transpose(2, 3)
-        moving_C = (pairs.amax(3) - pairs.amin(3)).amin((0, 1, 3)) > 0.02 * float(pairs.abs().max())
+        moving_C = (pairs.amax(3) - pairs.amin(3)).amin((0, 1, 3)) > 0.02 * size_of(pairs)
         if not moving_C.any():
             continue
         squares = pairs[:, :, moving_C].square()  # [B, H, C, S, 2], in which w_a x_a² + w_b x_b² = 1
         ones = squares.new_ones(*squares.shape[:-1], 1)
         weights = torch.linalg.lstsq(squares, ones).solution[..., 0]
-        if float((squares @ weights[..., None] - ones).abs().max()) > 10 * _TOLERANCE:
+        if size_of(squares @ weights[..., None] - ones) > 10 * _TOLERANCE:
             continue
         gains = weights[..., 0] / weights[..., 1]
-        alike = gains.shape[1] > 1 and float((gains / gains[:, :1] - 1).abs().max()) < 0.01
-        return alike and float((gains - 1).abs().max()) > 0.01
+        alike = gains.shape[1] > 1 and size_of(gains / gains[:, :1] - 1) < 0.01
+        return alike and size_of(gains - 1) > 0.01
     return False
 
 
@@ -203,7 +203,7 @@ def same_angles(ours: Tensor, other: Tensor) -> bool:
 
 def find_base(speeds_C: Tensor, angles_SC: Tensor) -> float | None:
     """Return the base of which the speeds are powers, base^(-2c/width); None if they are none."""
-    if len(speeds_C) < 2 or bool((speeds_C <= 0).any()) or abs(float(speeds_C[0]) - 1) > 1e-4:
+    if len(speeds_C) < 2 or (speeds_C <= 0).any() or abs(float(speeds_C[0]) - 1) > 1e-4:
         return None
     exponents = _exponents(speeds_C)
     weights = speeds_C**2 * exponents**2  # an angle is known to within a constant, so a slow pair says less

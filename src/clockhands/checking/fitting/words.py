@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from clockhands.checking.fitting.compare import find_factor, find_ratio, is_near
+from clockhands.checking.fitting.compare import find_factor, find_ratio, is_near, size_of
 from clockhands.checking.fitting.rotation import LAYOUT_WORDS, Rotation, find_base, fit_speeds, same_angles
 
 _SAME = 0.03
@@ -50,12 +50,12 @@ def describe_places(standing: Standing) -> str:
         return known.get(round(ratio, 3), f"stands at {ratio:.4g} times its position")
     if "again" in standing:  # how often keys of a cache are other by their own position again
         times = (gap / standing["again"])[standing["again"] > 0]
-        if len(times) and _same(times, times.round()) and bool((times.round() >= 1).all()):
+        if len(times) and _same(times, times.round()) and (times.round() >= 1).all():
             return "is rotated again at later calls"
     moved = gap[gap.abs() > _SAME]
     if _same(moved, moved[:1]):
         return f"{_name_gap(moved[0])} in part"
-    if bool((moved > 0).all()) or bool((moved < 0).all()):
+    if (moved > 0).all() or (moved < 0).all():
         least, largest = (_number(size) for size in moved.abs().aminmax())
         part = " in part" if len(moved) < len(gap) else ""
         return f"stands {least} to {largest} too {'late' if moved[0] > 0 else 'early'}{part}"
@@ -152,7 +152,7 @@ def describe_seen(counts_MT: Tensor, meant_MT: Tensor, own_M: Tensor, real_MT: T
         elif n == most(meant_MT & before):
             said.append(f"misses every key that was read before it, up to {n}")
         else:
-            oldest = bool((lost <= (lost.long().cumsum(1) == meant_MT.long().cumsum(1))).all())
+            oldest = (lost <= (lost.long().cumsum(1) == meant_MT.long().cumsum(1))).all()
             said.append(f"misses {count_keys(n)}" + (", the oldest" if oldest else ""))
     if n := most(counts_MT > 1):
         said.append(f"sees {count_keys(n)} more than once")
@@ -222,8 +222,8 @@ def join(sentences: Sequence[str]) -> str:
 def describe_entry(ours_BSD: Tensor, theirs_BSD: Tensor) -> list[str]:
     """Return what differs from a reference's first states as sentences about the model; empty if it has no words."""
     ours, theirs = ours_BSD.double(), theirs_BSD.double()
-    size = float(theirs.abs().max())
-    if float((ours - theirs).abs().max()) <= 1e-4 * size:
+    size = size_of(theirs)
+    if size_of(ours - theirs) <= 1e-4 * size:
         return []
     scale = find_factor(ours - ours.mean(0), theirs - theirs.mean(0), size)
     if scale is None:
@@ -256,7 +256,7 @@ def _describe_rows(ours_SD: Tensor, theirs_SD: Tensor, size: float) -> list[str]
         return [f"puts every token at position {int(rows[0])}" if exact.all() else "adds no positions"]
     by = int((rows - places)[exact].mode().values) if exact.any() else 0
     kept = (places + by >= 0) & (places + by < len(places))  # what else there is may be clamped, or without a place
-    if by and bool((exact & (rows - places == by))[kept].all()):
+    if by and (exact & (rows - places == by))[kept].all():
         return [f"gives position p the reference's vector of p {'+' if by > 0 else '−'} {abs(by)}"]
     if exact.all():
         return [describe_places({"meant": places, "stood": rows})]
@@ -296,6 +296,6 @@ def find_sinusoids(rows_SD: Tensor) -> Tensor | None:
     width = rows_SD.shape[-1]
     for pairs in (torch.arange(width).view(-1, 2), torch.arange(width).view(2, -1).T) if width % 2 == 0 else ():
         sines, cosines = rows_SD[:, pairs[:, 0]], rows_SD[:, pairs[:, 1]] + 1
-        if float((sines.square() + cosines.square() - 1).abs().max()) < 1e-3:
+        if size_of(sines.square() + cosines.square() - 1) < 1e-3:
             return torch.atan2(sines, cosines)
     return None
