@@ -341,7 +341,7 @@ class Case:
         if call.past:
             tried["measures its distances as if it began the text"] = new - call.past
         for words, queries in tried.items():
-            ahead = keys[None] - queries[:, None]
+            ahead = keys - queries[:, None]
             for back in (-ahead, ahead.abs()):  # of a key ahead of its query the bias is that of 0, or of as far behind
                 wanted = by_distance[:, back.clamp(0, by_distance.shape[1] - 1)]
                 if not biases.differ(mine, torch.where(shown, wanted, 0.0), shown):
@@ -374,8 +374,8 @@ class Case:
         if table is None:
             return None
         places, rows = call.new_places_BS, self.plain.rows(call.ids_BT[:, call.is_new])
-        fits = call.new_real_BS & (places < self.plain.length) & (places >= 0) & (rows >= 0)
-        wanted = table[rows, places.clamp(0, self.plain.length - 1)].to(seen.dtype)
+        near = places.clamp(0, self.plain.length - 1)
+        fits, wanted = call.new_real_BS & (near == places) & (rows >= 0), table[rows, near].to(seen.dtype)
         moved = (wanted - seen).abs().amax(-1) > 1e-4 * size_of(table)
         return torch.where((fits & moved)[..., None], wanted, seen)
 

@@ -40,7 +40,7 @@ def centre(x_HST: Tensor, allowed_ST: Tensor) -> Tensor:
 def make_distances(allowed_ST: Tensor) -> Tensor:
     """Return how far behind its query each key is, [S, T]; negative before it."""
     queries, keys = (torch.arange(length, device=allowed_ST.device) for length in allowed_ST.shape)
-    return keys[None] - queries[:, None]
+    return keys - queries[:, None]
 
 
 def wrap(angle: Tensor) -> Tensor:

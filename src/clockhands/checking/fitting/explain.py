@@ -99,10 +99,9 @@ class Pair:
 
         None where both do not compute as many attentions, of one size.
         """
-        if len(self.mine) != len(self.wanted) or any(
-            x.q_BHSK.shape != y.q_BHSK.shape or x.k_BHTK.shape != y.k_BHTK.shape
-            for x, y in zip(self.mine, self.wanted, strict=True)
-        ):
+        models = (self.mine, self.wanted)
+        mine, wanted = ([x.shape for layer in layers for x in layer.sides] for layers in models)
+        if mine != wanted:
             return []
         differences = []
         if len(self.entries[0]) == len(self.entries[1]):
@@ -138,8 +137,8 @@ class Pair:
             for item in items:
                 scale /= item.gain
                 if item.rotations is not None:
-                    q = torch.einsum("sij,bhsj->bhsi", item.rotations[0][:length], q)
-                    k = torch.einsum("sij,bhsj->bhsi", item.rotations[1][:keys], k)
+                    sides = zip(item.rotations, (q, k), strict=True)
+                    q, k = (torch.einsum("sij,bhsj->bhsi", maps[: x.shape[2]], x) for maps, x in sides)
             bias = (wanted if "bias" in kinds else mine).bias_HST[:, :length, :keys]
             allowed = (wanted if "mask" in kinds else mine).allowed_ST[:length, :keys]
             logits = (scale * (q @ k.mT) + bias).to(attention.logits_BHST.dtype)
@@ -187,8 +186,10 @@ def _find_side(name: str) -> str:
 
 
 def _compare_angles(index: int, ours: Layer, theirs: Layer, reference: nn.Module) -> Iterator[Difference]:
-    queries = _compare_rotations(ours.q_BHSK.flatten(0, 1), theirs.q_BHSK.flatten(0, 1), reference)
-    keys = _compare_rotations(ours.k_BHTK.flatten(0, 1), theirs.k_BHTK.flatten(0, 1), reference)
+    queries, keys = (
+        _compare_rotations(mine.flatten(0, 1), wanted.flatten(0, 1), reference)
+        for mine, wanted in zip(ours.sides, theirs.sides, strict=True)
+    )
     if queries is None or keys is None:
         return
     if queries[0] == keys[0]:
@@ -208,7 +209,7 @@ def _compare_logits(index: int, ours: Layer, theirs: Layer, reference: nn.Module
         return
     queries, keys = (  # how many times as long vectors are, whichever way they point
         find_ratio(mine.norm(dim=-1), wanted.norm(dim=-1), 2e-3)
-        for mine, wanted in ((ours.q_BHSK, theirs.q_BHSK), (ours.k_BHTK, theirs.k_BHTK))
+        for mine, wanted in zip(ours.sides, theirs.sides, strict=True)
     )
     if queries is not None and keys is not None and theirs.scale:
         scale = ours.scale / theirs.scale
@@ -227,9 +228,8 @@ def _compare_logits(index: int, ours: Layer, theirs: Layer, reference: nn.Module
     sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket
     if words := biases.describe_bias(ours.bias_HST, theirs.bias_HST, both, sizes):
         yield Difference(index, "bias", words)
-    if not torch.equal(ours.allowed_ST, theirs.allowed_ST):
-        for words in _describe_mask(ours.allowed_ST, theirs.allowed_ST):
-            yield Difference(index, "mask", words)
+    for words in _describe_mask(ours.allowed_ST, theirs.allowed_ST):
+        yield Difference(index, "mask", words)
 
 
 def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:
@@ -251,9 +251,11 @@ def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:
             yield "hides later tokens, which the reference shows"
         else:
             yield f"lets every token see {ahead} later one{'s' * (ahead != 1)}"
-    if back != wanted_back and back is None:
+    if back == wanted_back:
+        return
+    if back is None:
         yield f"has no window; the reference has one of {(wanted_back or 0) + 1}"
-    elif back != wanted_back and back is not None:
+    else:
         rest = ", the reference none" if wanted_back is None else f", not {wanted_back + 1}"
         yield f"has a window of {back + 1}{rest}"
 

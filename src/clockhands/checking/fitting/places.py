@@ -190,20 +190,20 @@ def _understand(
     before = noted.get("read_before")
     new, past = ids.shape[1], 0 if before is None else before[0].shape[1]
     total, flat = past + new, mask if mask is not None and mask.dim() == 2 else None
+    columns = torch.arange(total, device=ids.device)
     real = torch.ones_like(ids, dtype=torch.bool) if flat is None else flat[:, -new:].bool()
     if positions is not None:
         places = positions - subject.facts.first
     elif flat is not None:
         places = (flat.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
     else:
-        places = torch.arange(past, total, device=ids.device).expand_as(ids)
+        places = columns[past:].expand_as(ids)
     if before is not None:
         ids, places = torch.cat([before[0], ids], 1), torch.cat([before[1], places], 1)
         real = torch.cat([before[2], real], 1) if flat is None else flat.bool()
-    columns = torch.arange(total, device=ids.device)
     kept = real[:, None, :].expand(-1, new, -1).clone()
     if subject.causal:
-        kept &= columns[None, None] <= columns[past:, None]
+        kept &= columns <= columns[past:, None]
     if mask is not None and mask.dim() == 4:
         kept &= mask[:, 0, -new:, :total].bool()
     elif packs:
@@ -249,10 +249,10 @@ class Plain:
         for key, layer in every.measure().items():
             if layer.exact and layer.is_of_text and layer.allowed_ST.shape == (self.length, self.length):
                 self.layers[key] = layer
-                self.rotations[key] = _fit_steady(layer.q_BHSK), _fit_steady(layer.k_BHTK)
-                if self.rotations[key] == (None, None):
-                    heads = [x.transpose(1, 2).flatten(2)[:, None] for x in (layer.q_BHSK, layer.k_BHTK)]
-                    queries, keys = map(_fit_steady, heads)
+                queries, keys = map(_fit_steady, layer.sides)
+                self.rotations[key] = queries, keys
+                if queries is None and keys is None:
+                    queries, keys = (_fit_steady(x.transpose(1, 2).flatten(2)[:, None]) for x in layer.sides)
                     if queries is not None and keys is not None:
                         self.across[key] = queries, keys
 
@@ -262,28 +262,26 @@ class Plain:
         ``strange``: first states were met that are at no place.
         """
         rows, places = self.rows(call.ids_BT), call.places_BT
-        queries, keys_BJHK = attention.q_BHSK.transpose(1, 2).flatten(0, 1), attention.k_BHTK.transpose(1, 2)
-        stood_q = self.locate(key, False, queries, rows[:, call.is_new].flatten(), call.new_places_BS.flatten())
+        queries, keys_BJHK = attention.q_BHSK.transpose(1, 2), attention.k_BHTK.transpose(1, 2)
+        stood_q = self.locate(key, False, queries, rows[:, call.is_new], call.new_places_BS)
         count, total = keys_BJHK.shape[1], call.total
         numbers = torch.arange(count, device=rows.device)
         right = -1
         for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
             begun = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
-            near, own = places.gather(1, begun), rows.gather(1, begun).flatten()
-            stood = self.locate(key, True, keys_BJHK.flatten(0, 1), own, near.flatten()).view(near.shape)
+            near, own = places.gather(1, begun), rows.gather(1, begun)
+            stood = self.locate(key, True, keys_BJHK, own, near)
             if (hits := int((stood == near).sum())) > right:
                 column, stood_k, right = begun, stood, hits
         stale = torch.zeros_like(column, dtype=torch.bool)
         if call.replaced is not None and count >= (old := call.replaced[0].shape[1]):
-            now, then = keys_BJHK[:, :old].flatten(0, 1), (self.rows(call.replaced[0]), call.replaced[1])
-            stands = self.locate(key, True, now, *(part.flatten() for part in then)).view(len(rows), old)
+            stands = self.locate(key, True, keys_BJHK[:, :old], self.rows(call.replaced[0]), call.replaced[1])
             stale[:, :old] = (~stands.isnan()).all(1, keepdim=True) & stood_k[:, :old].isnan().any(1, keepdim=True)
         column[stale], stood_k[stale] = -1, torch.nan
         b, j = ((stood_k.isnan() & ~stale) | (numbers >= total)).nonzero(as_tuple=True)
         if len(b):  # whose keys they are, of all tokens of the row: of several that which stands nearest to its place
             vectors, at = keys_BJHK[b, j], j.clamp(max=total - 1)
-            stands = self.locate(key, True, vectors.repeat_interleave(total, 0), rows[b].flatten(), places[b].flatten())
-            stands = stands.view(-1, total)
+            stands = self.locate(key, True, vectors[:, None].expand(-1, total, -1, -1), rows[b], places[b])
             gaps, nearest = (stands - places[b]).abs().nan_to_num(math.inf).min(1)
             # At no known place it may still be its token's key, rotated otherwise, or where places cannot be read.
             rotation = self.rotations[key][1]
@@ -293,7 +291,7 @@ class Plain:
             column[b, j] = torch.where(gaps < math.inf, nearest, torch.where(own & (j < total), j, -1))
             stood_k[b, j] = stands.gather(1, nearest[:, None])[:, 0]
         seen = find_seen(attention.logits_BHST.double()).any(1)
-        return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, seen)
+        return Read(key, attention, column, stood_q, stood_k, seen)
 
     def is_rotated(self, key: Key, rows_M: Tensor, vectors_MHK: Tensor) -> Tensor:
         """Whether [M] the vectors of each head are as long as those of a token's key, however they are rotated."""
@@ -302,7 +300,7 @@ class Plain:
 
     def fit_other_rotation(self, key: Key, calls: Sequence[Call], keys: bool) -> Rotation | None:
         """Fit how the queries or keys of new tokens rotate that are at no place of a plain text, from place 0 on."""
-        plain = self.layers[key].k_BHTK if keys else self.layers[key].q_BHSK
+        plain = self.layers[key].sides[keys]
         seen: dict[int, tuple[Tensor, Tensor]] = {}
         for call in calls:
             rows, own = self.rows(call.ids_BT), call.reads[key]
@@ -333,10 +331,10 @@ class Plain:
         """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
         bias = self.layers[read.key].bias_HST
         q, k = call.new_places_BS, call.places_BT.gather(1, read.at_BJ)
-        known = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
+        top = bias.shape[1] - 1
+        known = (q[..., None] <= top) & (k[:, None] <= top)
         if self.causal:
             known = known & (q[..., None] >= k[:, None]) & (read.column_BJ >= 0)[:, None]
-        top = len(bias[0]) - 1
         return bias[:, q.clamp(0, top)[..., None], k.clamp(0, top)[:, None]].transpose(0, 1), known
 
     def is_placeless(self) -> bool:
@@ -355,15 +353,17 @@ class Plain:
     def locate_states(self, call: Call, table_NPD: Tensor) -> Tensor:
         """Return the places [B, S] of the new tokens by their first states; NaN where it is that of none."""
         rows, meant = self.rows(call.ids_BT[:, call.is_new]), call.new_places_BS
-        return _match(table_NPD[rows.flatten()], call.states[0].flatten(0, 1), meant.flatten()).view(meant.shape)
+        return _match(table_NPD[rows], call.states[0], meant)
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
-        """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
-        rotation, layer = self.rotations[key][keys], self.layers[key]
-        plain = layer.k_BHTK if keys else layer.q_BHSK
+        """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none.
+
+        M, here and in what this calls, stands for one axis or several.
+        """
+        rotation, plain = self.rotations[key][keys], self.layers[key].sides[keys]
         if rotation is None or not rotation.rotates or size_of(rotation.speeds_C) < 1e-7:
-            return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
-        return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
+            return _match(plain[rows_M].transpose(-3, -2).flatten(-2), vectors_MHK.flatten(-2), near_M)
+        return _find_rotated(rotation, plain[rows_M][..., 0, :], vectors_MHK.double(), near_M)
 
     def describe_state(self, module: nn.Module, call: Call) -> Iterator[str]:
         """Yield how first states differ where they are those of their tokens at no place; "" if that has no words."""
@@ -424,37 +424,37 @@ def _fit_steady(x_NHSK: Tensor) -> Rotation | None:
 
 
 def _match(table_MPD: Tensor, x_MD: Tensor, near_M: Tensor) -> Tensor:
-    gaps = (table_MPD - x_MD[:, None].to(table_MPD.dtype)).abs().amax(-1) / size_of(table_MPD)
-    places = torch.arange(table_MPD.shape[1], device=x_MD.device)
-    return _take_nearest(places.double().expand_as(gaps), gaps <= _NEAR, near_M)
+    gaps = (table_MPD - x_MD[..., None, :].to(table_MPD.dtype)).abs().amax(-1) / size_of(table_MPD)
+    places = torch.arange(table_MPD.shape[-2], device=x_MD.device)
+    return _take_nearest(places.double().expand_as(gaps), ~(gaps > _NEAR), near_M)
 
 
 def _take_nearest(places_MP: Tensor, fits_MP: Tensor, near_M: Tensor) -> Tensor:
     """Return of places that fit that nearest to where it is looked for; NaN where none fits."""
-    gaps, at = (places_MP - near_M[:, None]).abs().masked_fill(~fits_MP, math.inf).min(1)
-    return torch.where(gaps < math.inf, places_MP.gather(1, at[:, None])[:, 0], math.nan)
+    gaps, at = (places_MP - near_M[..., None]).abs().masked_fill(~fits_MP, math.inf).min(-1)
+    return torch.where(gaps < math.inf, places_MP.gather(-1, at[..., None])[..., 0], math.nan)
 
 
 def _find_rotated(rotation: Rotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: Tensor) -> Tensor:
     """Find by how many places vectors are rotated: slow pairs say roughly, faster ones ever more exactly."""
     a, b = rotation.channels
     start, end = (torch.complex(x[..., a], x[..., b]) for x in (plain_MHK.double(), x_MHK))
-    ratio = (end * start.conj()).sum(1) / (start.abs().square().sum(1) + 1e-30)
-    rest = (end - ratio[:, None] * start).abs().amax((1, 2)) / size_of(start)
+    ratio = (end * start.conj()).sum(-2) / (start.abs().square().sum(-2) + 1e-30)
+    rest = (end - ratio[..., None, :] * start).abs().amax((-2, -1)) / size_of(start)
     still = torch.ones(x_MHK.shape[-1], dtype=torch.bool, device=x_MHK.device)
     still[a], still[b] = False, False
     if still.any():
-        rest = rest.maximum((x_MHK - plain_MHK)[..., still].abs().amax((1, 2)) / size_of(plain_MHK))
+        rest = rest.maximum((x_MHK - plain_MHK)[..., still].abs().amax((-2, -1)) / size_of(plain_MHK))
     speeds, angle = rotation.speeds_C, ratio.angle()
-    slow_to_fast = [pair for pair in speeds.abs().argsort().tolist() if abs(float(speeds[pair])) > 1e-7]
+    slow_to_fast = [pair for pair in speeds.abs().argsort().tolist() if speeds[pair].abs() > 1e-7]
     period = 2 * math.pi / abs(float(speeds[slow_to_fast[0]]))
     reach = min(64, math.ceil(2.2 * size_of(near_M) / period))
-    place = near_M.double()[:, None] + period * torch.arange(-reach, reach + 1, device=x_MHK.device)
+    place = near_M.double()[..., None] + period * torch.arange(-reach, reach + 1, device=x_MHK.device)
     for pair in slow_to_fast:
-        speed, own = float(speeds[pair]), angle[:, pair, None]
+        speed, own = float(speeds[pair]), angle[..., pair, None]
         place = (own + 2 * math.pi * ((place * speed - own) / (2 * math.pi)).round()) / speed
     place = torch.where((place - place.round()).abs() < 0.02, place.round(), place)
-    off = wrap(place[..., None] * speeds - angle[:, None])
+    off = wrap(place[..., None] * speeds - angle[..., None, :])
     fits = (off.abs() < 1e-3 + 1e-4 * place.abs()[..., None] * speeds.abs()).all(-1)
-    fits &= ((rest < 1e-3) & ((ratio.abs() - 1).abs() < 1e-2).all(1))[:, None]
+    fits &= ((rest < 1e-3) & ((ratio.abs() - 1).abs() < 1e-2).all(-1))[..., None]
     return _take_nearest(place, fits, near_M)

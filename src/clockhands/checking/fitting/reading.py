@@ -45,9 +45,14 @@ class Layer:
     exact: bool
 
     @property
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """The queries and the keys."""
+        return self.q_BHSK, self.k_BHTK
+
+    @property
     def is_of_text(self) -> bool:
         """Whether queries and keys are those of the rows, and not of one text for all, such as a source that stays."""
-        return not (_is_one_text(self.q_BHSK) or _is_one_text(self.k_BHTK))
+        return not any(map(_is_one_text, self.sides))
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Reading:
         layers = {key: _split(item) for key, item in self.attentions.items()}
         known = next((layer.scale for layer in layers.values() if layer.exact), None)
         for key, item in self.attentions.items() if known is not None else ():
-            if _is_one_text(item.q_BHSK) and _is_one_text(item.k_BHTK):
+            if all(map(_is_one_text, layers[key].sides)):
                 layers[key] = _split(item, known)
         return layers
 

@@ -52,14 +52,14 @@ def describe_places(standing: Standing) -> str:
         times = (gap / standing["again"])[standing["again"] > 0]
         if len(times) and _same(times, times.round()) and (times.round() >= 1).all():
             return "is rotated again at later calls"
-    moved = gap[gap.abs() > _SAME]
+    wrong = gap.abs() > _SAME
+    moved = gap[wrong]
     if _same(moved, moved[:1]):
         return f"{_name_gap(moved[0])} in part"
     if (moved > 0).all() or (moved < 0).all():
         least, largest = (_number(size) for size in moved.abs().aminmax())
         part = " in part" if len(moved) < len(gap) else ""
         return f"stands {least} to {largest} too {'late' if moved[0] > 0 else 'early'}{part}"
-    wrong = gap.abs() > _SAME
     at, wanted = (", ".join(map(_number, places[wrong][:5])) for places in (stood, meant))
     return f"stands at {at} ..., not at {wanted} ..."
 
@@ -131,7 +131,7 @@ def describe_seen(counts_MT: Tensor, meant_MT: Tensor, own_M: Tensor, real_MT: T
 
     ``counts_MT`` is how often each sees a key of each column, ``own_M`` its own column, ``real_MT`` false for pads.
     """
-    columns, own = torch.arange(counts_MT.shape[1], device=counts_MT.device)[None], own_M[:, None]
+    columns, own = torch.arange(counts_MT.shape[1], device=counts_MT.device), own_M[:, None]
     seen, said = counts_MT > 0, []
     extra, lost = seen & ~meant_MT, meant_MT & ~seen
     later, before = columns > own, columns < own
