@@ -14,8 +14,8 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.compare import centre, find_factor, size_of
-from clockhands.checking.fitting.places import Call, Plain, Read, replay, varies
+from clockhands.checking.fitting.compare import centre, find_factor, size_of, varies
+from clockhands.checking.fitting.places import Call, Plain, Read, replay
 from clockhands.checking.fitting.reading import Key, attend_to_itself, carries_beside_attention, find_entries, listen
 from clockhands.checking.fitting.rotation import Rotation
 from clockhands.checking.fitting.words import (

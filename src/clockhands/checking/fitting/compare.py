@@ -13,6 +13,12 @@ def size_of(x: Tensor) -> float:
     return float(x.abs().max())
 
 
+def varies(x: Tensor, axis: int, share: float = 1e-4, size: float | None = None) -> bool:
+    """Whether vectors are further from the first along an axis than this share of their size."""
+    gap = size_of(x - x.narrow(axis, 0, 1))
+    return gap > share * (size_of(x) if size is None else size)
+
+
 def is_near(ours: Tensor, other: Tensor, size: float, tolerance: float = 1e-3) -> bool:
     """Whether no value differs by this share of ``size``, or more."""
     return size_of(ours - other) < tolerance * size

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Check, Measurement
 from clockhands.checking.fitting.biases import differ
-from clockhands.checking.fitting.compare import find_factor, is_near, size_of, wrap
+from clockhands.checking.fitting.compare import find_factor, is_near, size_of, varies, wrap
 from clockhands.checking.fitting.reading import (
     ChangeLogits,
     ChangeState,
@@ -265,8 +265,7 @@ class Plain:
         queries, keys_BJHK = attention.q_BHSK.transpose(1, 2), attention.k_BHTK.transpose(1, 2)
         stood_q = self.locate(key, False, queries, rows[:, call.is_new], call.new_places_BS)
         count, total = keys_BJHK.shape[1], call.total
-        numbers = torch.arange(count, device=rows.device)
-        right = -1
+        numbers, right = torch.arange(count, device=rows.device), -1
         for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
             begun = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
             near, own = places.gather(1, begun), rows.gather(1, begun)
@@ -356,10 +355,7 @@ class Plain:
         return _match(table_NPD[rows], call.states[0], meant)
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
-        """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none.
-
-        M, here and in what this calls, stands for one axis or several.
-        """
+        """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
         rotation, plain = self.rotations[key][keys], self.layers[key].sides[keys]
         if rotation is None or not rotation.rotates or size_of(rotation.speeds_C) < 1e-7:
             return _match(plain[rows_M].transpose(-3, -2).flatten(-2), vectors_MHK.flatten(-2), near_M)
@@ -404,12 +400,6 @@ class Plain:
         yield ""
 
 
-def varies(x: Tensor, axis: int, share: float = 1e-4, size: float | None = None) -> bool:
-    """Whether vectors are further from the first along an axis than this share of their size."""
-    gap = size_of(x - x.narrow(axis, 0, 1))
-    return gap > share * (size_of(x) if size is None else size)
-
-
 def _fit_steady(x_NHSK: Tensor) -> Rotation | None:
     """Fit how vectors rotate, at the speeds of the first places, or of the last if those are held."""
     own = near = fit_rotation(x_NHSK.flatten(0, 1))
@@ -430,7 +420,7 @@ def _match(table_MPD: Tensor, x_MD: Tensor, near_M: Tensor) -> Tensor:
 
 
 def _take_nearest(places_MP: Tensor, fits_MP: Tensor, near_M: Tensor) -> Tensor:
-    """Return of places that fit that nearest to where it is looked for; NaN where none fits."""
+    """Return of places that fit the nearest to where it is looked for, NaN where none fits; M is one axis or more."""
     gaps, at = (places_MP - near_M[..., None]).abs().masked_fill(~fits_MP, math.inf).min(-1)
     return torch.where(gaps < math.inf, places_MP.gather(-1, at[..., None])[..., 0], math.nan)
 
