@@ -390,12 +390,12 @@ class Case:
             if "place" in kinds and own is not None and own.rotates:
                 x = own.move(x, torch.nan_to_num(places - stood))
             if "angle" in kinds and own is not None and other is not None:
-                x = torch.where(stood.isnan()[:, None, :, None], _turn(x, places, other, own), x)
+                x = torch.where(stood.isnan()[:, None, :, None], _exchange(x, places, other, own), x)
             if "rotation" in kinds and own is not None and len(both) == 2:
                 right = both[0] if both[0].count else both[1]
-                x = _turn(x, places, own, replace(right, second_SC=right.first_SC))
+                x = _exchange(x, places, own, replace(right, second_SC=right.first_SC))
             if "rotation" in kinds and across is not None:  # rotated before they were split into heads
-                joined = _turn(x.transpose(1, 2).flatten(2)[:, None], places, across[side])[:, 0]
+                joined = _exchange(x.transpose(1, 2).flatten(2)[:, None], places, across[side])[:, 0]
                 x = joined.unflatten(2, (-1, x.shape[-1])).transpose(1, 2)
             mended.append(x)
         return mended
@@ -422,7 +422,7 @@ class Case:
         return torch.where(call.new_real_BS[:, None, :, None], logits, attention.logits_BHST)
 
 
-def _turn(x_BHSK: Tensor, places_BS: Tensor, back: Rotation, to: Rotation | None = None) -> Tensor:
+def _exchange(x_BHSK: Tensor, places_BS: Tensor, back: Rotation, to: Rotation | None = None) -> Tensor:
     """Undo one rotation of vectors at their places, and rotate them by another."""
     maps = torch.linalg.inv(back.matrices(places_BS))
     return torch.einsum("bsij,bhsj->bhsi", maps if to is None else to.matrices(places_BS) @ maps, x_BHSK)
