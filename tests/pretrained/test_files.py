@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from clockhands.errors import CheckpointError, ConfigError, DataError
-from clockhands.pretrained.files import explain_faults, first_line, forbid_questions
+from clockhands.pretrained.files import explain_faults, first_line, forbid_questions, print_to_errors
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,12 @@ def test_transformers_waits_for_no_answer() -> None:
         assert dynamic_module_utils.TIME_OUT_REMOTE_CODE == 0
         raise KeyError
     assert before == dynamic_module_utils.TIME_OUT_REMOTE_CODE
+
+
+@pytest.mark.parametrize("stream", [None, io.StringIO()])
+def test_a_closed_standard_output_is_no_fault(stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr("sys.stdout", stream)
+    with print_to_errors():
+        pass

@@ -129,11 +129,20 @@ def test_a_part_that_nothing_reads_is_told_also_where_it_is_quantised(llama: Pat
         load_model(AutoModelForCausalLM, llama)
 
 
-@pytest.mark.parametrize(("factor", "dtype", "other"), [(4, None, True), (1, None, False), (1, torch.bfloat16, False)])
+@pytest.mark.parametrize(
+    ("factor", "dtype", "linear", "other"),
+    [(4, None, 1, True), (1, None, 1, False), (1, torch.bfloat16, 1, False), (1, None, 4, False), (8, None, 4, True)],
+)
 def test_stored_frequencies_that_are_not_the_configurations_are_told(
-    llama: Path, factor: float, dtype: torch.dtype | None, other: bool, recwarn: pytest.WarningsRecorder
+    llama: Path,
+    factor: float,
+    dtype: torch.dtype | None,
+    linear: float,
+    other: bool,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """Files of 2023 hold them; transformers passes over them, and older programs rotate by them."""
+    """Files of 2023 hold them, before linear scaling; transformers passes over them, and older programs read them."""
+    change_config(llama, rope_scaling={"rope_type": "linear", "factor": linear})
     stored = (10000.0 ** -torch.arange(0, 1, 0.5) / factor).to(dtype)
     add(**{"model.layers.0.self_attn.rotary_emb.inv_freq": stored})(llama)
     load_model(AutoModelForCausalLM, llama)

@@ -239,7 +239,7 @@ def _join(kept: _Kept, new: _Kept, layer: int, ordered: bool) -> _Kept:
     return _Kept(torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), places, *new[3:])
 
 
-def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[float], list[float]] | tuple[None, None]:
+def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[Any], list[Any]] | tuple[None, None]:
     """Return the least and the largest position of each row; None where they are not on a line, or may not be read."""
     if pos.dim() != 2 or pos.device.type != "cpu" or not can_read(pos):
         return None, None

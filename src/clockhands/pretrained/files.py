@@ -63,10 +63,10 @@ def forbid_questions() -> Iterator[None]:
 @contextmanager
 def print_to_errors() -> Iterator[None]:
     """Send to standard error what compiled code of a library prints, which would stand in the middle of our JSON."""
-    sys.stdout.flush()
     try:
+        sys.stdout.flush()
         output = os.dup(1)
-    except OSError:  # closed
+    except (AttributeError, OSError, ValueError):  # closed: `>&-` leaves no sys.stdout
         yield
         return
     try:

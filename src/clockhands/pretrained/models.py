@@ -101,11 +101,13 @@ def _warn_of_other_frequencies(model: Any, path: Path) -> None:
         return
     with opened as file:
         for name in file.keys():  # noqa: SIM118
-            if not own or not name.endswith("rotary_emb.inv_freq"):
+            stored = file.get_tensor(name).flatten() if name.endswith("rotary_emb.inv_freq") else None
+            if stored is None:
                 continue
-            stored = file.get_tensor(name)
-            rounded = [made.cpu().to(stored.dtype).double() for made in own if made.shape == stored.shape]
-            if not any(torch.allclose(made, stored.double(), rtol=0.01, atol=1e-7) for made in rounded):
+            rounded = [made.cpu().to(stored.dtype).double() for made in own if made.numel() == len(stored)]
+            # Files of linear scaling hold them unscaled: the first, 1, then says by how much the model's are slower.
+            slowed = [(made * (stored[0] / made[0]).clamp(min=1), stored.double()) for made in rounded]
+            if rounded and not any(torch.allclose(*pair, rtol=0.01, atol=1e-7) for pair in slowed):
                 warnings.warn(
                     f"{path} holds frequencies of rotation ({name}) that are not those of {CONFIG}, by which the model "
                     "is run here; programs that read the stored ones rotate by other angles",

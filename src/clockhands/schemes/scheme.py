@@ -43,16 +43,17 @@ from clockhands.shapes import Bool, Float, Num, Tensor
 HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh", "values", "rotate_back")
 """Names of the methods that a model calls, in the order of its computation."""
 
-Positions = Num[Tensor, "#B S"] | Num[Tensor, "#B S A"] | Num[Tensor, "B H S A"]
-KeyPositions = Num[Tensor, "#B T"] | Num[Tensor, "#B T A"] | Num[Tensor, "B H T A"]
+Positions = Num[Tensor, " S"] | Num[Tensor, "#B S"] | Num[Tensor, "#B S A"] | Num[Tensor, "B H S A"]
+KeyPositions = Num[Tensor, " T"] | Num[Tensor, "#B T"] | Num[Tensor, "#B T A"] | Num[Tensor, "B H T A"]
 """One row serves all texts of a batch."""
 Vectors = Float[Tensor, "#B S P"]
 """What the input layer adds to the tokens, or sets beside them."""
 States = Float[Tensor, "B S D"]
 """The input of a layer, from which queries, keys and values are projected."""
 Queries = Float[Tensor, "B H S K"]
-Keys = Float[Tensor, "B H T K"]
-Rotated = tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]
+Keys = Float[Tensor, "B G T K"]
+"""G heads of keys serve H heads of queries, H/G each (grouped-query attention); G is H where they are as many."""
+Rotated = tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B G T Kr"]]
 """Queries and keys after ``rotate``, as wide as each other."""
 Values = Float[Tensor, "B H N Kv"]
 """Values, or what is attended of them."""
