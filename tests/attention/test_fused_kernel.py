@@ -14,7 +14,7 @@ from clockhands import positions
 from clockhands.attention import attend, attend_reference, fused_kernel
 from clockhands.attention.fused_kernel import attend_with_sinks, fuses_sinks
 from clockhands.attention.request import make_request
-from clockhands.schemes import Alibi, RoPE, Scheme, Sinks, Window
+from clockhands.schemes import Alibi, AttentionInputs, DistanceBias, RoPE, Scheme, Sinks, Window
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -177,3 +177,25 @@ def test_the_mask_that_is_kept_of_a_short_text_follows_positions_and_the_causal_
     assert differ() < 1e-5 and differ() < 1e-5
     pos[:, 30:] += 3
     assert differ() < 1e-5
+
+
+def test_what_a_bias_depends_on_besides_positions_is_never_kept() -> None:
+    """The bias of a short text is kept for the next layer: not that of an option that changed, or of these queries."""
+
+    class Gated(DistanceBias):
+        def compute_curve(self, distance_R: Tensor) -> Tensor:
+            return -distance_R.abs().float()[None].expand(2, -1)
+
+        def bias(self, at: AttentionInputs) -> Tensor:
+            return super().bias(at) * at.q.square().mean(-1, keepdim=True)
+
+    (q, k, v), pos = torch.randn(3, 1, 2, 8, 4), torch.arange(8)[None]
+    window = Window(2, left=3)
+    attend(window, q, k, v, pos, pos, causal=True)
+    window.left = window.right = 7
+    expected = attend_reference(window, q, k, v, pos, pos, causal=True).out_BHSK
+    torch.testing.assert_close(attend(window, q, k, v, pos, pos, causal=True), expected)
+    gated = Gated()
+    for louder in (q, 2 * q):
+        expected = attend_reference(gated, louder, k, v, pos, pos, causal=True).out_BHSK
+        torch.testing.assert_close(attend(gated, louder, k, v, pos, pos, causal=True), expected)

@@ -229,6 +229,8 @@ def test_positions_that_are_given_are_those_that_schemes_read() -> None:
         model(ids[:, 7:], past_key_values=cache)
     with install(model, NoPosition()), pytest.raises(UsageError, match=r"7 tokens that were read without .*new cache"):
         model(ids[:, 7:], past_key_values=cache)
+    cache.crop(-7)  # an emptied cache serves again
+    torch.testing.assert_close(model(ids, past_key_values=cache).logits, model(ids).logits)
 
 
 @torch.no_grad()

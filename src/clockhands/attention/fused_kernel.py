@@ -40,7 +40,8 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     queries, keys = q.shape[2], k.shape[2]
     if _keeps_mask(request):
         scheme = cast(DistanceBias, request.scheme)
-        key = (causal, q.dtype, *(table._version for table in scheme.buffers()))
+        options = (item for item in vars(scheme).items() if isinstance(item[1], (int, float, str, type(None))))
+        key = (causal, q.dtype, *options)
         mask = scheme.short_masks(request.qpos, key, lambda *_: _make_mask(request, request.compute_bias()))
         return call_fused_kernel(q, k, v, attn_mask=mask, scale=request.scale, dropout_p=request.dropout)
     bias_BHST = None if request.added_BHST is None and "bias" not in request.hooks else request.compute_bias()
@@ -78,7 +79,7 @@ def _keeps_mask(request: AttentionRequest) -> bool:
     """Return whether the mask of a short text is kept for the next layer: a bias by distance that is not learned."""
     scheme, q = request.scheme, request.q_BHSK
     return (
-        isinstance(scheme, DistanceBias)
+        vars(type(scheme)).get("fixed_curve", False)
         and not is_traced()  # before any size: one program for every length
         and request.qpos is request.kpos
         and 1 < request.num_keys <= SHORT

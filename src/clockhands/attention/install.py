@@ -177,7 +177,7 @@ class _Watch:
             delattr(module, _MARK)
         for cache in _filled:
             if getattr(cache, _MARK)[2] == id(self):
-                cache.update = _refuse_cache
+                cache.update = functools.partial(_refuse_cache, cache)
 
     def note_places(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Find where the tokens of this forward pass stand, and hand it to the layers.
@@ -300,9 +300,12 @@ def _check_layer(module: nn.Module, scheme: Scheme, undone: bool) -> None:
             raise UsageError(f"{name} was made with {size}={made}, and {type(module).__name__} has {own}; set that")
 
 
-def _refuse_cache(*inputs: Any, **named: Any) -> Any:
-    """Refuse tokens for a cache whose others were read under a scheme that is gone: it stands for its ``update``."""
-    raise UsageError("this cache was filled under a scheme that has been taken out since; begin with a new cache")
+def _refuse_cache(cache: Any, *inputs: Any, **named: Any) -> Any:
+    """Stand for the ``update`` of a cache and refuse tokens beside those that a scheme read which is gone."""
+    if cache.get_seq_length():
+        raise UsageError("this cache was filled under a scheme that has been taken out since; begin with a new cache")
+    del cache.update  # it was emptied since, so that its own serves again
+    return cache.update(*inputs, **named)
 
 
 def _find_stack(model: Any) -> Any:

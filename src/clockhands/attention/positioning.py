@@ -232,7 +232,8 @@ def _join(kept: _Kept, new: _Kept, layer: int, ordered: bool) -> _Kept:
             if first < last or (first == last and isinstance(first, int)):  # the notes of a chord have one time
                 raise UsageError(
                     f"the cache of layer {layer} holds tokens up to position {last:g}, and the new ones begin at "
-                    f"{first:g}; give each layer its own index and each token the next position, or begin a new Cache()"
+                    f"{first:g}; give each layer its own index and each token the next position, begin a new Cache(), "
+                    f"or pass a mask that says who sees whom"
                 )
     axis, rows = (2 if new.places.dim() == 4 else 1), max(len(kept.places), len(new.places))
     places = torch.cat([own.expand(rows, *own.shape[1:]) for own in (kept.places, new.places)], axis)

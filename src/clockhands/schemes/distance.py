@@ -31,6 +31,9 @@ class DistanceBias(Scheme):
 
     lean_score_mod = True
     axis: int | None = None
+    fixed_curve = False
+    """Whether, without parameters, the bias depends on nothing but positions and the numbers and words that are its
+    attributes: then that of a short text is kept for all layers. A class says it of itself; no subclass inherits it."""
 
     def __init__(self) -> None:
         super().__init__()

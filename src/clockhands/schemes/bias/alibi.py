@@ -62,6 +62,7 @@ class Alibi(DistanceBias):
     source = "Press et al. 2022, section 3"
     peers = ("transformers BLOOM, MPT", "x-transformers AlibiPositionalBias")
     models = ("BLOOM", "MPT", "Baichuan2-13B")
+    fixed_curve = True
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class Window(DistanceBias):
     peers = ("transformers sliding_window (left = sliding_window - 1)",)
     models = ("Longformer", "Mistral", "Gemma 3", "gpt-oss", "ModernBERT", "OLMo 3")
     masks = True
+    fixed_curve = True
 
     def __init__(
         self, num_heads: int, *, left: FromZero = 127, right: FromZero | None = None, axis: FromZero | None = None
