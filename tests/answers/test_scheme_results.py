@@ -8,15 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scheme_results import (
-    MOST_TOLD,
-    Result,
-    choose_results,
-    collect_results,
-    describe_result,
-    list_largest,
-    list_users,
-)
+from scheme_results import MOST_TOLD, Result, choose_results, collect_results, describe_result, list_largest, list_users
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.results import Cost

@@ -9,15 +9,7 @@ import calibrate
 import numpy as np
 import pytest
 from laws import DEPTH, ITEMS, LAWS, Law
-from simulation import (
-    Cell,
-    Equality,
-    Rate,
-    make_simulated_plan,
-    measure_cell,
-    measure_equality,
-    simulate,
-)
+from simulation import Cell, Equality, Rate, make_simulated_plan, measure_cell, measure_equality, simulate
 
 from clockhands.comparison.learning import find_groups
 from clockhands.comparison.statistics import paired, simultaneous

@@ -69,7 +69,7 @@ def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: Capture) ->
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[0]
     assert found["scores"][0]["name"] == "BLEU"
-    assert found["text"] == f"1 pairs of {tmp_path / 's'} and {tmp_path / 't'}"
+    assert found["text"] == f"1 pair of {tmp_path / 's'} and {tmp_path / 't'}"
 
 
 def test_evaluate_says_which_split_stands_in_for_a_missing_one(writer: Run, capsys: Capture) -> None:

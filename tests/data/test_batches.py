@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from clockhands.data import (
-    LengthBatches,
-    PairCollator,
-    PairDataset,
-    RandomBatches,
-)
+from clockhands.data import LengthBatches, PairCollator, PairDataset, RandomBatches
 from clockhands.data.datasets import IGNORED_LABEL, Ragged
 from clockhands.errors import UsageError
 

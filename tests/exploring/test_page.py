@@ -18,14 +18,7 @@ import clockhands
 from clockhands.errors import CheckpointError
 from clockhands.exploring.controls import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
-from clockhands.exploring.page import (
-    LABELS,
-    describe_offer,
-    find_tour_models,
-    make_page,
-    name_models,
-    prepare_model,
-)
+from clockhands.exploring.page import LABELS, describe_offer, find_tour_models, make_page, name_models, prepare_model
 from clockhands.inspection import open_subject
 from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT

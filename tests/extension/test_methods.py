@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    GPTNeoXConfig,
-    Phi3Config,
-    PhiConfig,
-    PreTrainedConfig,
-    SmolLM3Config,
-)
+from transformers import AutoModelForCausalLM, GPTNeoXConfig, Phi3Config, PhiConfig, PreTrainedConfig, SmolLM3Config
 
 from clockhands.errors import UsageError
 from clockhands.extension import apply, list_methods, write_extended

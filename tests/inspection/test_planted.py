@@ -10,11 +10,7 @@ import torch
 from clockhands.inspection.estimators.probes import CrossValidation
 from clockhands.inspection.measures.directions import _compute_overlap
 from clockhands.inspection.measures.heads import _bootstrap_median
-from clockhands.inspection.measures.survival import (
-    _probe_positions,
-    estimate_position_share,
-    probe_layers,
-)
+from clockhands.inspection.measures.survival import _probe_positions, estimate_position_share, probe_layers
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import (

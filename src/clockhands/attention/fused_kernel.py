@@ -38,10 +38,10 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
     with_sinks = request.sink_H is not None
     queries, keys = q.shape[2], k.shape[2]
-    if _keeps_mask(request):
+    if request.scheme.fixed_curve and _keeps_mask(request):
         scheme = cast(DistanceBias, request.scheme)
-        options = (item for item in vars(scheme).items() if isinstance(item[1], (int, float, str, type(None))))
-        key = (causal, q.dtype, *options)
+        numbers = (item for item in vars(scheme).items() if isinstance(item[1], (int, float, str, type(None))))
+        key = (causal, q.dtype, *numbers)
         mask = scheme.short_masks(request.qpos, key, lambda *_: _make_mask(request, request.compute_bias()))
         return call_fused_kernel(q, k, v, attn_mask=mask, scale=request.scale, dropout_p=request.dropout)
     bias_BHST = None if request.added_BHST is None and "bias" not in request.hooks else request.compute_bias()
@@ -79,7 +79,7 @@ def _keeps_mask(request: AttentionRequest) -> bool:
     """Return whether the mask of a short text is kept for the next layer: a bias by distance that is not learned."""
     scheme, q = request.scheme, request.q_BHSK
     return (
-        vars(type(scheme)).get("fixed_curve", False)
+        "fixed_curve" in vars(type(scheme))
         and not is_traced()  # before any size: one program for every length
         and request.qpos is request.kpos
         and 1 < request.num_keys <= SHORT

@@ -30,16 +30,12 @@ from clockhands.shapes import Tensor
 NAME = "clockhands-installed"
 """The name under which our attention function is registered with transformers."""
 _MARK = "_clockhands_installed"
-"""An attribute of the stack and of the attention layers of a model in which something is installed, and of its caches.
-
-Of a layer it is what is installed there, or None, in a tuple, in which no module registers a scheme to be saved.
-"""
+"""An attribute of the stack and the attention layers of a model in which something is installed, and of its caches; of
+a layer what is installed there, or None, in a tuple, in which no module registers a scheme to be saved."""
 _PLACES = "clockhands_places"
 """The argument by which the layers of a forward pass are told where its tokens stand."""
-_ALWAYS = {
-    "module", "query", "key", "value", "attention_mask", "scaling", "dropout", "is_causal", "kwargs",
-    "sliding_window", "deterministic",
-}  # fmt: skip
+_ALWAYS = {"module", "query", "key", "value", "attention_mask", "scaling", "dropout", "is_causal", "kwargs"}
+_ALWAYS |= {"sliding_window", "deterministic"}
 """What attention functions of transformers are given that changes nothing here: the mask has the window in it."""
 _EXTRAS = {
     "softcap": "limits its logits by a hyperbolic tangent", "s_aux": "has sinks of its own",
@@ -74,7 +70,7 @@ def install(
     Works with any causal or bidirectional model whose attention runs through the attention interface of transformers,
     with its caches, left padding and gradients; the learned parameters of the scheme are the scheme's own, and what
     ``save_pretrained`` writes is the model as it was. Several schemes may be installed in different layers. A cache
-    that was filled under a scheme takes no more tokens when that has been taken out.
+    that was filled under a scheme takes no more tokens when that has been taken out, until it is emptied.
 
     Args:
         model: a model of transformers, or what wraps one (PEFT, ``torch.compile``).
@@ -302,9 +298,9 @@ def _check_layer(module: nn.Module, scheme: Scheme, undone: bool) -> None:
 
 def _refuse_cache(cache: Any, *inputs: Any, **named: Any) -> Any:
     """Stand for the ``update`` of a cache and refuse tokens beside those that a scheme read which is gone."""
-    if cache.get_seq_length():
+    if cache.get_seq_length():  # else it was emptied since
         raise UsageError("this cache was filled under a scheme that has been taken out since; begin with a new cache")
-    del cache.update  # it was emptied since, so that its own serves again
+    del cache.update
     return cache.update(*inputs, **named)
 
 

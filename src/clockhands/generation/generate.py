@@ -129,8 +129,7 @@ def generate(
         beam: the number of hypotheses of a beam search; with more than 1 nothing is sampled.
         samples: the number of continuations; more than 1 only where tokens are sampled.
         seed: seeds the sampling and leaves the caller's random generators as they are; None: sample from those.
-        max_prompt: the most tokens of the prompt to read; of a longer prompt the last are read, with a
-            ClockhandsWarning.
+        max_prompt: the most tokens of the prompt to read; of a longer one the last are read, with a ClockhandsWarning.
 
     Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
     memory or the model's table of positions, for an empty prompt if the tokenizer has no token to begin with, and for a
@@ -143,6 +142,7 @@ def generate(
     from clockhands.models import to_language_model  # late, as transformers is with it
 
     model = to_language_model(run, "generate", tokenizer=tokenizer)
+    tokenizer = model.tokenizer
     ids = _encode_prompt(model, prompt, max_prompt)
     length = len(ids) + tokens
     if model.max_length is not None and length > model.max_length:
@@ -150,14 +150,13 @@ def generate(
             f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
             f"{model.max_length:,} positions; lower tokens or max_prompt"
         )
-    advice = "tokens, beam or samples"
-    check_memory(model.model, model.device, batch=1, beam=max(beam, samples), length=length, advice=advice)
+    sizes = {"batch": 1, "beam": max(beam, samples), "length": length}
+    check_memory(model.model, model.device, **sizes, advice="tokens, beam or samples")
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": beam == 1 and temperature != 0}
     if options["do_sample"]:
         chosen = {name: value for name, value in sampling.items() if value is not None}
         options |= {"temperature": 0.8, "top_k": 0, "top_p": 1.0, **chosen}
         options["temperature"] = float(options["temperature"])  # transformers takes no other number
-    tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
 
@@ -167,8 +166,7 @@ def generate(
             raise CheckpointError(explain_overflow(model.source))
         return scores_BV
 
-    forked = [model.device] if model.device.type == "cuda" else []
-    # A seed leaves the caller's generators as they are.
+    forked = [model.device] if model.device.type == "cuda" else []  # the caller's generators stay as they are
     with torch.random.fork_rng(forked, enabled=seed is not None), torch.inference_mode():
         if seed is not None:
             torch.manual_seed(seed)

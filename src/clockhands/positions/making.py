@@ -65,7 +65,7 @@ def _check_documents(documents: Any) -> Int[Tensor, "B S"]:
     return documents if documents.dim() == 2 else documents[None]
 
 
-def count_packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
+def count_packed(documents_BS: Int[Tensor, "*B S"]) -> Int[Tensor, "B S"]:
     """Count the tokens of each of the documents that are packed into a row from 0: [B, S].
 
     A document begins wherever the number changes along the row. Raises PositionError for what are no such numbers.
@@ -78,7 +78,7 @@ def count_packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
     return index_BS - torch.where(starts_BS, index_BS, 0).cummax(dim=-1).values
 
 
-def make_document_mask(documents_BS: Int[Tensor, "B S"]) -> Bool[Tensor, "B S S"]:
+def make_document_mask(documents_BS: Int[Tensor, "*B S"]) -> Bool[Tensor, "B S S"]:
     """Return which tokens are in the same document, [B, S, S]: the mask that packed documents need."""
     documents_BS = _check_documents(documents_BS)
     return documents_BS[:, :, None] == documents_BS[:, None, :]

@@ -223,19 +223,22 @@ def count_numbers(opener: Any, config: Any, *, trust_remote_code: bool = False) 
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
+def _is_tied(name: str, raw: Mapping[str, Any]) -> bool:
+    """Return whether a weight may be left out for another that is the same: an index often names it all the same."""
+    import transformers
+
+    classes = (getattr(transformers, saved_from, None) for saved_from in raw.get("architectures") or ())
+    pairs = (dict(getattr(cls, "_tied_weights_keys", None) or {}) for cls in classes)
+    return any(re.search(pattern, name) for pair in pairs for pattern in (*pair, *pair.values()))
+
+
 def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
     """Count what the tensors of a folder take as float32, from the headers of their files.
 
     ``raw``: its configuration. Raises CheckpointError for a file that is damaged, for an index that does not tell where
     each weight is, and for whole numbers in place of weights, where the configuration says nothing of quantisation.
     """
-    import transformers
-
     count, holders = 0, dict[str, Path]()
-    # What may be left out for another that is the same: an index often names it all the same.
-    classes = (getattr(transformers, saved_from, None) for saved_from in raw.get("architectures") or ())
-    pairs = [dict(getattr(cls, "_tied_weights_keys", None) or {}) for cls in classes]
-    tied = "|".join(name for pair in pairs for name in (*pair, *pair.values()))
     for path, names in list_weight_files(folder, raw).items():
         try:
             with safe_open(path, framework="pt") as file:
@@ -246,7 +249,7 @@ def count_stored_bytes(folder: Path, raw: Mapping[str, Any]) -> int:
             raise CheckpointError(
                 f"{path} is no safetensors file, or a damaged one: {first_line(fault)}; put back a whole copy"
             ) from fault
-        lost = [name for name in sorted(names - kinds.keys()) if not (tied and re.search(tied, name))]
+        lost = [name for name in sorted(names - kinds.keys()) if not _is_tied(name, raw)]
         if lost:
             raise CheckpointError(f"{path} does not hold {lost[0]}, which the index beside it says; put back both")
         for name, kind in kinds.items():

@@ -10,7 +10,8 @@ from torch import nn
 
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.position_checks import Memo, can_read
+from clockhands.schemes.position_checks import can_read
+from clockhands.schemes.rotary.rotation import Memo
 from clockhands.schemes.scheme import AttentionInputs, Bias, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
@@ -31,9 +32,6 @@ class DistanceBias(Scheme):
 
     lean_score_mod = True
     axis: int | None = None
-    fixed_curve = False
-    """Whether, without parameters, the bias depends on nothing but positions and the numbers and words that are its
-    attributes: then that of a short text is kept for all layers. A class says it of itself; no subclass inherits it."""
 
     def __init__(self) -> None:
         super().__init__()

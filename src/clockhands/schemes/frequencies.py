@@ -139,7 +139,7 @@ def take_axis(
     scheme: str,
     axis: int | None = None,
     advice: str = "choose a scheme for several axes, or pass one of them",
-) -> Num[Tensor, "..."]:
+) -> Num[Tensor, ...]:
     """Return one coordinate of positions, without the coordinate axis: [B, S], or [B, H, S] where heads have their own.
 
     ``axis``: its index, from 0 on; None: positions have one coordinate, and ``advice`` is what the refusal of several

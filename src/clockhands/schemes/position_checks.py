@@ -1,9 +1,7 @@
-"""Refusal of what is not positions, or of what a table does not hold, and what is kept of a tensor of positions."""
+"""Refusal of what is not positions, or of what a table does not hold; whether their numbers may be read."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -111,45 +109,3 @@ def check_integer(pos: Num[Tensor, "*any"], scheme: str) -> None:
             f"{scheme} looks positions up in a table, and these are real numbers ({pos.dtype}); "
             f"choose a scheme that declares real_valued, or a transform that keeps integers"
         )
-
-
-class Memo:
-    """Keeps what was computed last from a position tensor, as long as that very tensor lives unchanged.
-
-    All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
-    tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
-    inference mode (its tensors have no version and cannot serve a later backward pass), or while a program follows.
-
-    Args:
-        slots: for how many tensors something is kept; with 0 it is computed anew every time.
-    """
-
-    def __init__(self, slots: int = 2) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Any, Any]] = {}
-        self._slots = slots
-
-    def __call__(self, pos: Tensor, key: tuple[Any, ...], compute: Callable[..., Any]) -> Any:
-        """Return what is kept for this tensor and ``key``, or else ``compute(pos, *key)``, and keep that."""
-        if (
-            not self._slots
-            or is_traced()
-            or pos.requires_grad
-            or torch.is_inference_mode_enabled()
-            or pos.is_inference()
-        ):
-            return compute(pos, *key)
-        kept = self._kept.get(id(pos))
-        if kept is not None and kept[0]() is pos and kept[1] == pos._version and kept[2] == key:
-            return kept[3]
-        value = compute(pos, *key)
-        self._kept.pop(id(pos), None)
-        while len(self._kept) >= self._slots:
-            self._kept.pop(next(iter(self._kept)))
-        self._kept[id(pos)] = (weakref.ref(pos), pos._version, key, value)
-        return value
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
-        return Memo(self._slots)
-
-    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
-        return Memo, (self._slots,)

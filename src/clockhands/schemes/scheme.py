@@ -184,6 +184,9 @@ class Scheme(nn.Module, metaclass=_SchemeType):
     """Whether every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's."""
     rowwise: bool = True
     """Whether a row of the bias needs its own query alone, so that kernels may take queries a block at a time."""
+    fixed_curve: bool = False
+    """Whether, without parameters, the bias depends on nothing but positions and the numbers and words that are its
+    attributes: then that of a short text is kept for all layers. A class says it of itself; no subclass inherits it."""
     lean_score_mod: bool = False
     """Whether ``score_mod`` captures less than the whole bias."""
     queries_share_bias_row: bool = False

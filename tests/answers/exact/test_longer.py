@@ -5,13 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from exact.longer import (
-    find_bases,
-    find_least_base,
-    find_lowest_sum,
-    measure_temperature,
-    measure_yarn,
-)
+from exact.longer import find_bases, find_least_base, find_lowest_sum, measure_temperature, measure_yarn
 
 
 def test_the_least_base_is_that_of_the_paper() -> None:

@@ -8,15 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from exact.parts import (
-    PARTS,
-    TWINS,
-    Reader,
-    draw,
-    encode,
-    measure_right,
-    train_reader,
-)
+from exact.parts import PARTS, TWINS, Reader, draw, encode, measure_right, train_reader
 
 from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
 

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from clockhands.comparison.statistics.paired import estimate_difference
-from clockhands.comparison.statistics.variance import (
-    VarianceParts,
-    find_block_length,
-    find_detectable,
-    join_neighbours,
-)
+from clockhands.comparison.statistics.variance import VarianceParts, find_block_length, find_detectable, join_neighbours
 from clockhands.comparison.verdicts import judge
 from tests.calibration import laws, simulation
 

@@ -12,12 +12,7 @@ import torch
 from clockhands.findings import Finding
 from clockhands.inspection.measures.distance_curve import _compute_distance_curve, _measure_spread
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import (
-    DISTANCE,
-    split_by_batch,
-    split_first_batch,
-    sum_groups,
-)
+from clockhands.inspection.reading.logit_split import DISTANCE, split_by_batch, split_first_batch, sum_groups
 from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
 from clockhands.schemes import Alibi, Scheme

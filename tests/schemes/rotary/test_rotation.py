@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.position_checks import Memo
 from clockhands.schemes.rotary import rotation
-from clockhands.schemes.rotary.rotation import Layout, compile_rotation, rotate_pairs
+from clockhands.schemes.rotary.rotation import Layout, Memo, compile_rotation, rotate_pairs
 
 
 def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:

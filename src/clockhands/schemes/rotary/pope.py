@@ -10,8 +10,7 @@ from torch import nn
 
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, take_axis
-from clockhands.schemes.position_checks import Memo
-from clockhands.schemes.rotary.rotation import CosSin, add_head_axis
+from clockhands.schemes.rotary.rotation import CosSin, Memo, add_head_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
 

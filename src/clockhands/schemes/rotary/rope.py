@@ -20,10 +20,10 @@ from clockhands.schemes.frequencies import (
     take_axis,
     take_shared_row,
 )
-from clockhands.schemes.position_checks import Memo, is_traced
 from clockhands.schemes.rotary.rotation import (
     CosSin,
     Layout,
+    Memo,
     Rotary,
     RotationTable,
     apply_rotation,
@@ -159,7 +159,12 @@ class RoPE(Rotary):
         return omega_F if self.alpha_F is None else omega_F * self.alpha_F.to(omega_F.device, omega_F.dtype).exp()
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        few = pos.dim() == 2 and pos.device.type == "cpu" and not is_traced() and pos.numel() < FEW_POSITIONS
+        few = (
+            pos.dim() == 2
+            and pos.device.type == "cpu"
+            and not torch.compiler.is_compiling()
+            and pos.numel() < FEW_POSITIONS
+        )
         if self._fixed_F is not None and few:
             # The same as ``_compute_waves``, without its cases.
             angle_BSF = pos.to(torch.float64)[..., None] * self._fixed_F

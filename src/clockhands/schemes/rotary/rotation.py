@@ -16,6 +16,7 @@ call: a compiler makes one loop for both.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
@@ -23,14 +24,58 @@ import torch
 
 from clockhands.errors import UsageError, refuse
 from clockhands.schemes.frequencies import choose_working_dtype
-from clockhands.schemes.position_checks import Memo, is_traced
 from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
 
+_count_modes, _peek_transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
 Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 19
 """Bytes that one thread rotates at a time, which its cache holds with those that they become."""
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
+
+
+class Memo:
+    """Keeps what was computed last from a position tensor, as long as that very tensor lives unchanged.
+
+    All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
+    tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
+    inference mode (its tensors have no version and cannot serve a later backward pass), or while a program follows.
+
+    Args:
+        slots: for how many tensors something is kept; with 0 it is computed anew every time.
+    """
+
+    def __init__(self, slots: int = 2) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Any, Any]] = {}
+        self._slots = slots
+
+    def __call__(self, pos: Tensor, key: tuple[Any, ...], compute: Callable[..., Any]) -> Any:
+        """Return what is kept for this tensor and ``key``, or else ``compute(pos, *key)``, and keep that."""
+        if (
+            not self._slots
+            or torch.compiler.is_compiling()
+            or _peek_transforms() is not None
+            or _count_modes() > 0  # as fake tensors and make_fx have
+            or pos.requires_grad
+            or torch.is_inference_mode_enabled()
+            or pos.is_inference()
+        ):
+            return compute(pos, *key)
+        kept = self._kept.get(id(pos))
+        if kept is not None and kept[0]() is pos and kept[1] == pos._version and kept[2] == key:
+            return kept[3]
+        value = compute(pos, *key)
+        self._kept.pop(id(pos), None)
+        while len(self._kept) >= self._slots:
+            self._kept.pop(next(iter(self._kept)))
+        self._kept[id(pos)] = (weakref.ref(pos), pos._version, key, value)
+        return value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
+        return Memo(self._slots)
+
+    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
+        return Memo, (self._slots,)
 
 
 class _FormulaTable(NamedTuple):
@@ -123,7 +168,7 @@ def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torc
     channels = 2 * cos.shape[-1]
     if channels > width:
         raise UsageError(f"{channels} channels of each head are to be rotated, and these heads have {width}")
-    if cos.requires_grad or is_traced():
+    if cos.requires_grad or torch.compiler.is_compiling() or _count_modes() > 0:
         return _FormulaTable(cos, sin, layout)
     if layout == "interleaved":
         return _NeighbourTable(torch.complex(cos, sin))

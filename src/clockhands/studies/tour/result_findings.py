@@ -37,7 +37,7 @@ from clockhands.studies.tour.training import (
 VARIANTS = (MAIN, NO_POSITION, NO_SCALE)
 
 
-def find_exact_match(study: Study, comparison: Comparison, translators: Translators) -> Finding:
+def _find_exact_match(study: Study, comparison: Comparison, translators: Translators) -> Finding:
     """Return the exact match of the three translators on numbers that they have not seen."""
     exact = {variant: translators[variant].exact for variant in VARIANTS}
     main, blind, quiet = exact.values()
@@ -103,7 +103,7 @@ def find_examples(translators: Translators) -> Finding:
     )
 
 
-def find_training_curves(translators: Translators) -> Finding:
+def _find_training_curves(translators: Translators) -> Finding:
     """Return the training loss of the three translators by step."""
     losses = {
         variant: {line["step"]: line["loss"] for line in translators[variant].run.metrics if "loss" in line}
@@ -286,9 +286,9 @@ def _measure_tour(translators: Translators, comparisons: Mapping[str, Comparison
     inside = [inspected[name] for name in CHOSEN]
     items: list[Finding] = [
         find_opening(translators),
-        find_exact_match(TOUR["numbers"], comparisons["numbers"], translators),
+        _find_exact_match(TOUR["numbers"], comparisons["numbers"], translators),
         find_examples(translators),
-        find_training_curves(translators),
+        _find_training_curves(translators),
         *find_encoding(main.run),
         find_loudness(translators),
         *(replace(finding, details={**finding.details, "group": "Inside the encoder"}) for finding in inside),
