@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 65_200,
+    "lines": 64_600,
     "tokens of code": 458_100,
-    "files": 398,
+    "files": 358,
     "lines of the longest file": 450,
-    "modules with one importer": 116,
+    "modules with one importer": 93,
     "public names": 1_461,
     "depth of imports": 24,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 55_610,
+    "lines of tests": 55_600,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the
