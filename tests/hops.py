@@ -75,7 +75,7 @@ def list_way(operation: Callable[[], Any], turns: Mapping[str, str]) -> list[Pla
 
 
 TO_THE_SENTENCE = {
-    "Layer.replay": "split_logits",
+    "_read_tapped": "split_logits",
     "_split": "split_logits",
     "_compute_covariances": "split_logits",
     "compute_positional_share": "LogitLayers.run",

@@ -6,11 +6,8 @@ import pytest
 
 from tests.hops import TO_THE_SENTENCE, list_hops, list_way, make_operations
 
-MOST = {"RoPE.rotate": (8, 2), "attend(RoPE)": (17, 7), "split_logits": (35, 5)}
-"""Functions and files that an operation may go through; torchtune's rotation is three functions in one file.
-
-Two of those of ``attend`` say what a wrong call lacks, and whether a program follows; half of a split are the one
-reader of anybody's attention."""
+MOST = {"RoPE.rotate": (8, 2), "attend(RoPE)": (15, 6), "split_logits": (25, 5)}
+"""Functions and files that an operation may go through; torchtune's rotation is three functions in one file."""
 
 
 @pytest.mark.parametrize("name", MOST)

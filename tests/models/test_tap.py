@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clockhands.models.tap import MOST_PRODUCTS, Attention, AttentionTap
+from clockhands.models.tap import MOST_PRODUCTS, Attention, tap_attention
 
 
 class _Products(nn.Module):
@@ -25,10 +25,10 @@ class _Products(nn.Module):
 def test_products_are_kept_of_the_running_module_and_never_more_than_some() -> None:
     inner = _Products()
     model = nn.Sequential(inner)
-    with AttentionTap(model, None, lambda *_: None) as tap:
+    with tap_attention(model, None, lambda *_: None) as tap:
         model(torch.ones(1, 2, 4, 3))
         assert [product.module for product in tap.products] == [inner] * MOST_PRODUCTS
-        assert not tap.running.modules
+        assert not tap.running
 
 
 class _Einsum(nn.Module):
@@ -48,7 +48,7 @@ class _Einsum(nn.Module):
 def test_an_equation_without_an_arrow_is_left_out_and_does_not_stop_the_model(equation: str, seen: int) -> None:
     model, received = _Einsum(equation), list[Attention]()
     x = torch.randn(2, 4, 5, 3, generator=torch.Generator().manual_seed(0))
-    with AttentionTap(model, None, lambda _, attention: received.append(attention)):
+    with tap_attention(model, None, lambda _, attention: received.append(attention)):
         weights = model(x)
     assert len(received) == seen
     torch.testing.assert_close(weights, (x @ x.transpose(-1, -2)).softmax(-1))
@@ -71,7 +71,7 @@ def test_the_first_product_of_a_pass_is_that_of_queries_and_keys() -> None:
     """Neither the term of positions nor the values of the pass before, which have the same shape, are taken for it."""
     model, received = _WithPositions(), list[Attention]()
     x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    with AttentionTap(nn.Sequential(model, model), None, lambda _, attention: received.append(attention)):
+    with tap_attention(nn.Sequential(model, model), None, lambda _, attention: received.append(attention)):
         model(model(x))
     assert [attention.name for attention in received] == ["0", "0"] and received[0].module is model
     torch.testing.assert_close(received[0].k_BHTK, x)
@@ -92,7 +92,7 @@ def test_rows_and_heads_that_share_an_axis_are_told_apart(rows: int | None) -> N
         logits[..., 0] = 0
         return logits
 
-    with AttentionTap(model, rows, look_at_the_first):
+    with tap_attention(model, rows, look_at_the_first):
         output = model(x)
     torch.testing.assert_close(received[0].q_BHSK, x.unflatten(0, (2, 3)))
     torch.testing.assert_close(output, x[:, :1].expand_as(x))
@@ -108,11 +108,11 @@ def test_a_logit_of_no_key_takes_weight_and_the_others_are_told_beside_it() -> N
             return (logits - logits.amax(-1, keepdim=True)).softmax(-1)[..., :-1]
 
     x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    with AttentionTap(model := WithSink(), None, lambda _, attention: received.append(attention)):
+    with tap_attention(model := WithSink(), None, lambda _, attention: received.append(attention)):
         weights = model(x)
     assert received[0].sink
     torch.testing.assert_close(received[0].logits_BHST, x @ x.transpose(-1, -2) - sink)
-    with AttentionTap(model, None, lambda _, attention: torch.zeros_like(attention.logits_BHST)):
+    with tap_attention(model, None, lambda _, attention: torch.zeros_like(attention.logits_BHST)):
         torch.testing.assert_close(model(x), torch.full_like(weights, 1 / 5))  # four keys and the sink alike
 
 
@@ -134,7 +134,7 @@ def test_the_values_of_the_layer_before_are_not_taken_for_queries_of_the_next(ke
     """Also where there are as many keys as a head is wide, so that both products have one shape."""
     model, received = _TwoLayers(), list[Attention]()
     x = torch.randn(2, 3, keys, 4, generator=torch.Generator().manual_seed(0))
-    with AttentionTap(model, None, lambda _, attention: received.append(attention)):
+    with tap_attention(model, None, lambda _, attention: received.append(attention)):
         model(x)
     second = (x @ x.mT).softmax(-1) @ x.flip(-1)
     for attention, state in zip(received, (x, second), strict=True):

@@ -110,16 +110,18 @@ def attend(
         attended = reference.compute_recorded(replace(request, dropout=0.0))
         recorder(attended)
         return attended.out_BHSK
-    rotates_back, traced = "rotate_back" in request.hooks, is_traced()
+    rotates_back = "rotate_back" in request.hooks
     if request.added_BHST is not None:
         # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
         kernels = TRACED_KERNELS
     elif not request.hooks & AFTER_ROTATE:
-        # With few heads in 32 bits the first two never serve, nor for a program that is traced: they are not asked.
-        many = not traced and q_BHSK.shape[0] * q_BHSK.shape[1] >= short_rows.MANY_HEADS
-        kernels = PLAIN_KERNELS if many or (q_BHSK.dtype in LOW_PRECISION and not traced) else PLAIN_KERNELS[-1:]
+        # With few heads in 32 bits the first two never serve, nor for a program that is traced: they are not may_serve.
+        may_serve = not torch.compiler.is_compiling() and (
+            q_BHSK.dtype in LOW_PRECISION or q_BHSK.shape[0] * q_BHSK.shape[1] >= short_rows.MANY_HEADS
+        )
+        kernels = PLAIN_KERNELS if may_serve and not is_traced() else PLAIN_KERNELS[-1:]
     else:
-        request, kernels = _simplify(request), TRACED_KERNELS if traced else KERNELS
+        request, kernels = _simplify(request), TRACED_KERNELS if is_traced() else KERNELS
     chosen = kernels[-1]  # which serves every request
     for kernel in kernels[:-1]:
         if kernel.serves(request):

@@ -55,13 +55,15 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
         options["sink_BHS"] = spread_sinks(request)
     else:
         options["dropout_p"] = request.dropout
+    # Where values are as wide as queries and no sink stands beside them, PyTorch's own function needs no help.
+    call = call_fused_kernel if with_sinks or v.shape[-1] != q.shape[-1] else F.scaled_dot_product_attention
     alone = queries == 1
     aligned = alone or (queries == keys and request.scale > 0)
     if bias_BHST is None and request.mask_BHST is None and (not causal or aligned):
         # With dynamic shapes torch.compile makes no bool of a comparison; the kernel wants one, and a branch gives it.
         is_causal = True if causal and not alone else False  # noqa: SIM210
-        return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
-    return call_fused_kernel(q, k, v, attn_mask=_make_mask(request, bias_BHST), **options)
+        return call(q, k, v, is_causal=is_causal, **options)
+    return call(q, k, v, attn_mask=_make_mask(request, bias_BHST), **options)
 
 
 def _make_mask(request: AttentionRequest, bias_BHST: Tensor | None) -> Tensor:

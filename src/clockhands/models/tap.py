@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -55,70 +55,65 @@ class _Product:
     shape: torch.Size
 
 
-class RunningModules:
-    """Keeps the ``modules`` that are running with their names, innermost last.
+Running = list[tuple[str, nn.Module]]
+"""The modules that are running, with their names, innermost last."""
+
+
+@contextmanager
+def follow_modules(model: nn.Module, *on_enter: Callable[[nn.Module, Any], None]) -> Iterator[Running]:
+    """Inside the block, keep the list of what runs; ``on_enter`` are given each module that begins, and its arguments.
 
     Modules without parameters are left out: an ``nn.Softmax`` of an attention layer would be innermost in its place.
     """
+    running: Running = []
 
-    def __init__(self, model: nn.Module, on_enter: Callable[[nn.Module], None] = lambda module: None) -> None:
-        self.model, self.on_enter = model, on_enter
-        self.modules: list[tuple[str, nn.Module]] = []
-        self.handles: list[RemovableHandle] = []
+    def leave(module: nn.Module, args: object, output: object) -> None:
+        running.pop()
 
-    def __enter__(self) -> RunningModules:
-        for name, module in self.model.named_modules():
-            if any(True for _ in module.parameters()):
-                self.handles.append(module.register_forward_pre_hook(partial(self._enter, name)))
-                self.handles.append(module.register_forward_hook(self._leave, always_call=True))
-        return self
-
-    def _enter(self, name: str, module: nn.Module, args: object) -> None:
-        self.modules.append((name, module))
-        self.on_enter(module)
-
-    def _leave(self, module: nn.Module, args: object, output: object) -> None:
-        self.modules.pop()
-
-    def __exit__(self, *fault: object) -> None:
-        for handle in self.handles:
+    handles: list[RemovableHandle] = []
+    for name, module in model.named_modules():
+        if any(True for _ in module.parameters()):
+            handles.append(module.register_forward_pre_hook(lambda *_, entry=(name, module): running.append(entry)))
+            handles += [module.register_forward_pre_hook(hook) for hook in on_enter]
+            handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        yield running
+    finally:
+        for handle in handles:
             handle.remove()
 
 
-class AttentionTap(TorchFunctionMode):
-    """While it is entered, ``change`` is given every attention of a module's forward passes, in order.
+@contextmanager
+def tap_attention(module: nn.Module, rows: int | None, change: Change) -> Iterator[_AttentionTap]:
+    """Inside the block, give ``change`` every attention of a module's forward passes, in order.
 
-    PyTorch hands it every function that the module calls. ``rows`` is the number of texts, by which heads are found
-    where code joins both axes; without it, an attribute of the module that runs tells how many heads there are.
+    ``rows`` is the number of texts, by which heads are found where code joins both axes; without it, an attribute of
+    the module that runs tells how many heads there are.
     """
+    tap = _AttentionTap(rows, change)
+    # transformers would hand the heads of one query that share their keys to PyTorch as so many queries.
+    unpacked = mock.patch.dict(os.environ, TRANSFORMERS_SDPA_FORCE_GQA="1")
+    with unpacked, follow_modules(module, tap.forget) as tap.running, tap:
+        yield tap
 
-    def __init__(self, module: nn.Module, rows: int | None, change: Change) -> None:
+
+class _AttentionTap(TorchFunctionMode):
+    """Is handed every function of PyTorch that a module calls, and finds attention among them (``tap_attention``)."""
+
+    def __init__(self, rows: int | None, change: Change) -> None:
         super().__init__()
-        self.rows, self.change = rows, change
-        self.count = 0
-        self.running = RunningModules(module, self._forget)
+        self.rows, self.change, self.count = rows, change, 0
+        self.running: Running = []
         self.products: list[_Product] = []
         self.weights = range(0)  # how many keys the last softmax weighed, until its values are multiplied
-        # transformers would hand the heads of one query that share their keys to PyTorch as so many queries.
-        self.unpacked = mock.patch.dict(os.environ, TRANSFORMERS_SDPA_FORCE_GQA="1")
 
-    def __enter__(self) -> AttentionTap:
-        self.unpacked.start()
-        self.running.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *fault: Any) -> None:
-        super().__exit__(*fault)
-        self.running.__exit__(*fault)
-        self.unpacked.stop()
-
-    def _forget(self, module: nn.Module) -> None:
+    def forget(self, module: nn.Module, args: object) -> None:
         """Forget what a module multiplied when it ran before."""
         self.products = [product for product in self.products if product.module is not module]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.running.modules:
+        if not self.running:
             return func(*args, **kwargs)
         if func is _FUSED:
             return self._fused(func, args, kwargs)
@@ -132,7 +127,7 @@ class AttentionTap(TorchFunctionMode):
         if operands is not None and operands[0].shape[-1] in self.weights:  # weights times values: one such a softmax
             self.weights = range(0)
         elif operands is not None:
-            product = _Product(self.running.modules[-1][1], *operands, output.shape)
+            product = _Product(self.running[-1][1], *operands, output.shape)
             self.products = [*self.products[1 - MOST_PRODUCTS :], product]
         return output
 
@@ -145,7 +140,9 @@ class AttentionTap(TorchFunctionMode):
         self.weights = range(k.shape[2], logits.shape[-1] + 1)
         sink = logits[..., k.shape[2] :]
         scores = logits[..., : k.shape[2]] - sink if sink.numel() else logits
-        changed = self._ask(q, k, scores.reshape(*q.shape[:3], k.shape[2]), bool(sink.numel()))
+        scores = scores.reshape(*q.shape[:3], k.shape[2])
+        self.count += 1
+        changed = self.change(self.count - 1, Attention(*self.running[-1], q, k, scores, bool(sink.numel())))
         if changed is None:
             return func(*args, **kwargs)
         if sink.numel():  # a softmax does not change when every logit of a row moves by the same
@@ -168,25 +165,19 @@ class AttentionTap(TorchFunctionMode):
             and logits.shape[-1] - product.shape[-1] in (0, 1)  # 1: of a sink, which is written last
             and product.shape[:-1].numel() == logits.shape[:-1].numel()
         ]
-        own = [product for product in shaped if product.module is self.running.modules[-1][1]]
+        own = [product for product in shaped if product.module is self.running[-1][1]]
         if not shaped:
             return None
         self.products = []
         near = own or shaped[::-1]
         product = next((product for product in near if product.shape[-1] == logits.shape[-1]), near[0])
-        rows = self._count_rows(logits)
+        rows = self.rows or (len(logits) if logits.dim() == 4 else None)
+        if rows is None:  # texts and heads are one axis
+            names = ("num_heads", "n_heads", "num_attention_heads", "n_head")
+            counts = (getattr(self.running[-1][1], name, None) for name in names)
+            heads = next((count for count in counts if isinstance(count, int) and count > 0), None)
+            rows = None if heads is None or len(logits) % heads else len(logits) // heads
         return None if rows is None else _split_heads(product.queries, product.keys, rows)
-
-    def _count_rows(self, logits: Tensor) -> int | None:
-        """Return how many texts a batch has; None where nothing tells texts and heads apart."""
-        if self.rows is not None:
-            return self.rows
-        if logits.dim() == 4:
-            return len(logits)
-        names = ("num_heads", "n_heads", "num_attention_heads", "n_head")
-        counts = (getattr(self.running.modules[-1][1], name, None) for name in names)
-        heads = next((count for count in counts if isinstance(count, int) and count > 0), None)
-        return None if heads is None or len(logits) % heads else len(logits) // heads
 
     def _fused_inside(self, *args: Any, **kwargs: Any) -> Any:
         return self._fused(_FUSED, args, kwargs)
@@ -204,15 +195,12 @@ class AttentionTap(TorchFunctionMode):
         if mask is not None:
             masked = logits.masked_fill(~mask, least) if mask.dtype == torch.bool else logits + mask
             logits = masked.clamp(min=least)
-        changed = self._ask(q, k, logits)
+        self.count += 1
+        changed = self.change(self.count - 1, Attention(*self.running[-1], q, k, logits))
         if changed is None:
             return func(*args, **kwargs)
         value = value.repeat_interleave(q.shape[1] // value.shape[1], 1)
         return (changed.softmax(-1) @ value).to(value.dtype)
-
-    def _ask(self, q: Tensor, k: Tensor, logits: Tensor, sink: bool = False) -> Tensor | None:
-        self.count += 1
-        return self.change(self.count - 1, Attention(*self.running.modules[-1], q, k, logits, sink))
 
 
 def _split_heads(q: Tensor, k: Tensor, rows: int) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting.compare import size_of
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention, AttentionTap
+from clockhands.models.tap import Attention, tap_attention
 
 Key = tuple[str, int]
 """An attention of a pass: the name of its module, and which of those that this module computes."""
@@ -108,7 +108,7 @@ def listen(
         for index, name in enumerate(entries):
             hook = module.get_submodule(name).register_forward_pre_hook(partial(enter, index))
             stack.callback(hook.remove)
-        stack.enter_context(AttentionTap(module, rows, change))
+        stack.enter_context(tap_attention(module, rows, change))
         stack.enter_context(torch.no_grad())
         return run()
 

@@ -102,9 +102,10 @@ class LogitLayers(Measure):
         """Measure every layer; the value is the share of position alone in the first."""
         splits = reading.logit_splits
         shares = [split.compute_layer_shares() for split in splits]
-        positional, untrained = reading.with_control(
-            lambda either: [compute_positional_share(split.compute_layer_shares()) for split in either.logit_splits]
-        )
+        positional, untrained = [compute_positional_share(share) for share in shares], None
+        if reading.control is not None:
+            fresh = [split.compute_layer_shares() for split in reading.control.logit_splits]
+            untrained = [compute_positional_share(share) for share in fresh]
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
         return self.make_finding(

@@ -1,14 +1,14 @@
 """Read every attention of a model while it runs, and hand it to a callback as a ``ComputedAttention``.
 
 Models of this project record it themselves; those of ``transformers`` run their eager code, and are read at its softmax
-(``AttentionTap``). Where one calls PyTorch's fused function all the same, its weights are computed again.
+(``tap_attention``). Where one calls PyTorch's fused function all the same, its weights are computed again.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from clockhands.attention import RecordedAttention, is_installed, record
 from clockhands.model.attention import Attention
 from clockhands.model.stack import Stack
 from clockhands.models.tap import Attention as TappedAttention
-from clockhands.models.tap import AttentionTap, RunningModules
+from clockhands.models.tap import follow_modules, tap_attention
 from clockhands.shapes import Bool, Float, Tensor
 
 MASK_LOGIT = -3e4
@@ -60,13 +60,6 @@ class ComputedAttention:
         ordinary = ordinary_T.to(self.mask_BHST.device)
         return self.mask_BHST & ordinary[:, None] & ordinary
 
-    def take_first(self, count: int) -> ComputedAttention:
-        """Return the attention of the first texts."""
-        tensors: dict[str, Any] = {
-            name: value[:count] for name, value in vars(self).items() if isinstance(value, Tensor)
-        }
-        return replace(self, **tensors)
-
 
 Receiver = Callable[[ComputedAttention], None] | None
 """A function that is called with every attention that is read. None: nothing is read, and the model computes attention
@@ -74,7 +67,7 @@ in the same way as when somebody reads it."""
 
 
 @contextlib.contextmanager
-def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None) -> Iterator[None]:
+def listen(model: Any, receive: Receiver, within: nn.Module | None = None) -> Iterator[None]:
     """Inside the block, hand every attention that the model computes to ``receive``.
 
     ``within``: the only module that is going to run, for replays of one layer.
@@ -87,18 +80,25 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
 
         # Of the encoder that a decoder runs with, no module is running here, and its attention is not handed on.
         def hand_on(computed: RecordedAttention) -> None:
-            _receive_clockhands(running.modules[-1][1] if running.modules else None, receive, computed)
+            _receive_clockhands(running[-1][1] if running else None, receive, computed)
 
-        with RunningModules(model) as running, record(hand_on):
+        with follow_modules(model) as running, record(hand_on):
             yield
-    else:
-
-        def read(_: int, attention: TappedAttention) -> None:
-            if receive is not None:
-                receive(_read_tapped(attention))
-
-        with _use_eager_code(model), AttentionTap(within or model, None, read):
+        return
+    config = getattr(model, "config", None)
+    before = getattr(config, "_attn_implementation", None)
+    has_interface = getattr(type(model), "_can_set_attn_implementation", lambda: False)()
+    choose = model.set_attn_implementation if has_interface else partial(setattr, config, "_attn_implementation")
+    # Falcon with ALiBi keeps its fused code: its eager code adds the slopes twice (once in the mask).
+    fixed = before is None or (config.model_type == "falcon" and config.alibi)  # type: ignore[union-attr]
+    if not fixed:
+        choose("eager")  # whose softmax can be seen
+    try:
+        with tap_attention(within or model, None, partial(_read_tapped, receive)):
             yield
+    finally:
+        if not fixed:
+            choose(before)
 
 
 def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: RecordedAttention) -> None:
@@ -124,8 +124,10 @@ def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: R
     )  # fmt: skip
 
 
-def _read_tapped(attention: TappedAttention) -> ComputedAttention:
-    """Return what entered a softmax with the weights that left it, the logits without a soft cap."""
+def _read_tapped(receive: Receiver, index: int, attention: TappedAttention) -> None:
+    """Hand on what entered a softmax with the weights that left it, the logits without a soft cap."""
+    if receive is None:
+        return
     module: Any = attention.module
     logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
     scores = F.pad(logits, (0, int(attention.sink)))
@@ -133,25 +135,4 @@ def _read_tapped(attention: TappedAttention) -> ComputedAttention:
     mask, softcap = _find_mask(logits), getattr(module, "attn_logit_softcapping", None)
     if softcap:  # c · tanh(logit / c), of q·k and nothing else (Gemma 2): it is read before
         logits = q @ k.mT * module.scaling
-    return ComputedAttention(module, q, k, logits.to(q.dtype), weights.to(q.dtype), mask)
-
-
-@contextlib.contextmanager
-def _use_eager_code(model: Any) -> Iterator[None]:
-    """Inside the block, a model of transformers runs its eager code, whose softmax can be seen.
-
-    Falcon with ALiBi is left as it is: its eager code adds the slopes twice (once in the mask), its fused code once, as
-    published.
-    """
-    config = getattr(model, "config", None)
-    before = getattr(config, "_attn_implementation", None)
-    if before is None or (config.model_type == "falcon" and config.alibi):  # type: ignore[union-attr]
-        yield
-        return
-    has_interface = getattr(type(model), "_can_set_attn_implementation", lambda: False)()
-    choose = model.set_attn_implementation if has_interface else partial(setattr, config, "_attn_implementation")
-    choose("eager")
-    try:
-        yield
-    finally:
-        choose(before)
+    receive(ComputedAttention(module, q, k, logits.to(q.dtype), weights.to(q.dtype), mask))

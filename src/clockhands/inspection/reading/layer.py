@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias, cast
 
@@ -180,7 +180,10 @@ class Layer:
             self.module(*args, **kwargs)
         if not seen:
             raise CheckpointError(f"{type(self.module).__name__} computed no attention when run alone")
-        return seen[0] if count == self.batch else seen[0].take_first(count)
+        if count == self.batch:
+            return seen[0]
+        tensors: dict[str, Any] = {name: x[:count] for name, x in vars(seen[0]).items() if isinstance(x, Tensor)}
+        return replace(seen[0], **tensors)
 
     def replay_all(self) -> Iterator[tuple[slice, ComputedAttention]]:
         """Run the layer again on every text, and yield the rows of each batch of texts with their attention."""

@@ -85,9 +85,10 @@ class LogitParts:
         else:
             # Σ_ab q_a·k_b = (Σ_a q_a)·(Σ_b k_b): one product in place of nine.
             q, k = torch.stack([*self.q.values()]).sum(0), torch.stack([*self.k.values()]).sum(0)
-            total = self.scale * q @ k.transpose(-1, -2) + self.compute_term(DATA_DEPENDENT)
-            for added in self.added.values():
-                total += added
+            total = self.scale * q @ k.transpose(-1, -2)
+            for added in (*self.added.values(), self.data_dependent):
+                if added is not None:
+                    total += added
         logits = self.real.logits_BHST.masked_fill(~self.real.mask_BHST, 0.0)
         deviation = (total.masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
         return float(deviation / logits.abs().max().clamp_min(1e-30))
