@@ -271,50 +271,13 @@ def _compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings
     """Return the findings of a page with these models, for every reader, with script or without."""
     facts = {model.data["label"]: _describe(model.data) for model in models}
     live = [model.data for model in models if model.is_live]
-    counted = [(data, *(data["measured"][0][key] for key in ("right", "of"))) for data in live if data["measured"]]
-    items = []
-    if counted:
-        rows = [(data["label"], right, of) for data, right, of in counted]
-        items.append(
-            Finding(
-                name="explore.untouched",
-                question="How many held-out texts does each model get right?",
-                verdict="; ".join(f"{label}: {right} of {of}" for label, right, of in rows) + ".",
-                table=Table.of(("model", "right", "of"), rows if len(rows) > 1 else []),
-                method="Texts that training never showed. Of a translator those are right whose greedy translation "
-                "equals the one right translation, letter by letter; of a language model those whose likeliest next "
-                "token follows.",
-            )
-        )
-    for data in (data for data in live if not data["measured"]):
-        sizes = facts[data["label"]].split("; ", 1)[1]
-        items.append(
-            Finding(
-                name=f"explore.live.{data['id']}",
-                question=f"What runs here of {data['label']}?",
-                verdict=f"{data['task']}: {sizes}. It runs whole, with weights in half precision.",
-                method="A model of another project, converted to one of Clockhands, which computes the same logits. "
-                "Nothing is counted over held-out texts, because its training may have seen any.",
-            )
-        )
-    for data, right, of in (row for row in counted if len(row[0]["measured"]) > 1):
-        changes = [(row["name"], row["right"], row["of"], row["confidence"]) for row in data["measured"]]
-        loud = ", ".join(f"{row['name']} {row['right']}" for row in data["measured"] if "loudness" in row["controls"])
-        items.append(
-            Finding(
-                name=f"explore.controls.{data['id']}",
-                question=f"What does it do to {data['label']} when its positions are changed after training?",
-                verdict=f"Of {of} held-out sentences {right} are right {UNTOUCHED}; {loud}.",
-                value=right,
-                unit=f"of {of} right",
-                table=Table.of(("the encoder's positions", "right", "of", "confidence"), changes),
-                method="Nothing is trained again: the encoder's input is changed and the same weights translate, "
-                "greedily. The numbers tell what a change does to this trained model, not what a model trained with "
-                "that change would learn. Confidence: the geometric mean of the probabilities of the tokens, the end "
-                "token among them, and of that the mean over sentences.",
-            )
-        )
-    items += [_find_recorded(model) for model in models if not model.is_live]
+    counted = [data for data in live if data["measured"]]
+    items = [
+        *([_find_untouched(counted)] if counted else ()),
+        *(_find_converted(data) for data in live if not data["measured"]),
+        *(_find_controls(data) for data in counted if len(data["measured"]) > 1),
+        *(_find_recorded(model) for model in models if not model.is_live),
+    ]
     return Findings(
         title="What word order is worth: models that run in this page" if live else "Where position enters a model",
         items=tuple(items),
@@ -332,6 +295,51 @@ def _describe(data: dict[str, Any]) -> str:
     stacks = [str(count) for count in (config["encoderLayers"], config["decoderLayers"]) if count]
     layers = f"{' + '.join(stacks)} layers, d_model {config['dModel']}"
     return f"{data['task']}; {layers}, {config['parameters']:,} parameters, positions: {scheme}"
+
+
+def _find_untouched(counted: Sequence[dict[str, Any]]) -> Finding:
+    """Say how many held-out texts each live model gets right as it was trained."""
+    rows = [(data["label"], *(data["measured"][0][key] for key in ("right", "of"))) for data in counted]
+    return Finding(
+        name="explore.untouched",
+        question="How many held-out texts does each model get right?",
+        verdict="; ".join(f"{label}: {right} of {of}" for label, right, of in rows) + ".",
+        table=Table.of(("model", "right", "of"), rows if len(rows) > 1 else []),
+        method="Texts that training never showed. Of a translator those are right whose greedy translation equals the "
+        "one right translation, letter by letter; of a language model those whose likeliest next token follows.",
+    )
+
+
+def _find_converted(data: dict[str, Any]) -> Finding:
+    """Say what runs of a model of another project, which nothing was counted of."""
+    sizes = _describe(data).split("; ", 1)[1]
+    return Finding(
+        name=f"explore.live.{data['id']}",
+        question=f"What runs here of {data['label']}?",
+        verdict=f"{data['task']}: {sizes}. It runs whole, with weights in half precision.",
+        method="A model of another project, converted to one of Clockhands, which computes the same logits. Nothing is "
+        "counted over held-out texts, because its training may have seen any.",
+    )
+
+
+def _find_controls(data: dict[str, Any]) -> Finding:
+    """Say how many held-out sentences a model gets right with each change to its positions."""
+    measured = data["measured"]
+    right, of = (measured[0][key] for key in ("right", "of"))
+    changes = [(row["name"], row["right"], row["of"], row["confidence"]) for row in measured]
+    loud = ", ".join(f"{row['name']} {row['right']}" for row in measured if "loudness" in row["controls"])
+    return Finding(
+        name=f"explore.controls.{data['id']}",
+        question=f"What does it do to {data['label']} when its positions are changed after training?",
+        verdict=f"Of {of} held-out sentences {right} are right {UNTOUCHED}; {loud}.",
+        value=right,
+        unit=f"of {of} right",
+        table=Table.of(("the encoder's positions", "right", "of", "confidence"), changes),
+        method="Nothing is trained again: the encoder's input is changed and the same weights translate, greedily. The "
+        "numbers tell what a change does to this trained model, not what a model trained with that change would learn. "
+        "Confidence: the geometric mean of the probabilities of the tokens, the end token among them, and of that the "
+        "mean over sentences.",
+    )
 
 
 def _find_recorded(model: ExplorerModel) -> Finding:

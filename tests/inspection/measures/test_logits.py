@@ -12,7 +12,7 @@ from torch import nn
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures.logits import _describe_ends, _describe_equal_layers, _draw_shares, _separate_terms
-from clockhands.inspection.number_format import format_percent
+from clockhands.inspection.number_format import format_estimate, format_percent
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import CONTENT, DISTANCE, POSITIONAL, TERMS, compute_means
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -139,6 +139,8 @@ def test_the_largest_head_by_chance_is_no_effect(seed: int) -> None:
     recorded = capture(subject.model, subject.forward, draw_ids())
     found = answer("logits.heads", subject, recorded, logit_splits=split(recorded))
     assert found.value > 0.002 and found.verdict.startswith("No effect of position alone on the logits of a head was f")
+    interval = format_estimate(found.value, *found.interval)[1]
+    assert f"may be chance ({interval} for this head alone, before it is judged" in found.verdict
 
 
 def _word_terms(model: Any) -> Finding:

@@ -103,9 +103,6 @@ class Directions(Measure):
         z = (overlap - mean) / spread
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
         light, comment = _judge(z, low <= mean <= high)
-        # Random rotations are drawn by their normal density, divided by its maximum.
-        x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
-        density = torch.exp(-0.5 * ((x - mean) / spread) ** 2)
         digits = choose_digits(low, high, 3)
         return self.make_finding(
             f"The overlap is {overlap:.{digits}f} (95 % interval {low:.{digits}f} to {high:.{digits}f}); for random "
@@ -117,22 +114,25 @@ class Directions(Measure):
             references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
             light=light,
             table=table,
-            figure=Figure(
-                (
-                    Panel(
-                        (
-                            make_mark("line", x, density, label="random rotations", emphasis="reference"),
-                            make_mark("vline", (overlap,), label="this model", emphasis="main"),
-                        ),
-                        xlabel="overlap of the two covariances",
-                        ylabel="random rotations: normal density / its maximum",
-                    ),
-                ),
-                height=0.4,
-                title="Overlap of the directions of tokens and positions",
-            ),
+            figure=_draw_figure(overlap, mean, spread),
             details={"z": z},
         )
+
+
+def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
+    """Draw the overlap beside random rotations, by their normal density divided by its maximum."""
+    x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
+    panel = Panel(
+        (
+            make_mark(
+                "line", x, torch.exp(-0.5 * ((x - mean) / spread) ** 2), label="random rotations", emphasis="reference"
+            ),
+            make_mark("vline", (overlap,), label="this model", emphasis="main"),
+        ),
+        xlabel="overlap of the two covariances",
+        ylabel="random rotations: normal density / its maximum",
+    )
+    return Figure((panel,), height=0.4, title="Overlap of the directions of tokens and positions")
 
 
 def _judge(z: float, reaches_chance: bool) -> tuple[Light, str]:

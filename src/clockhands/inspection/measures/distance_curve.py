@@ -70,12 +70,12 @@ class DistanceCurve(Measure):
         read = [_compute_distance_curve(split_first_batch(layer)) for layer in reading.capture.layers]
         curves = [curve_HJ for curve_HJ, _ in read]
         low, high = compute_group_interval(splits[largest], DISTANCE)
+        share, interval = format_estimate(shares[largest], low, high)
         # The layer of the value is the one with the largest share, and so is that of every shuffle.
         shuffled = [_compute_shuffled_shares(curve_HJ, split) for curve_HJ, split in zip(curves, splits, strict=True)]
         shuffled_n = torch.stack(shuffled).amax(0)
         chance = compute_central_range(shuffled_n)
         exceeds_chance = low > max(chance[1], ROUNDING)
-        share, interval = format_estimate(shares[largest], low, high)
         numbers = f"({interval}; distances shuffled {format_percent_range(*chance)}{describe_untrained(untrained)})"
         verdict = (
             f"No effect of distance alone was found: it accounts for at most {share} of the variance of a layer's "
@@ -89,15 +89,6 @@ class DistanceCurve(Measure):
                 f"{largest + 1} {numbers}; there its share is largest in head {head + 1} "
                 f"({format_percent(head_shares[head])})."
             )
-        # A forbidden offset is NaN, which equals nothing.
-        reach = reading.capture.length - 1
-        rows = [
-            (layer, head, index - reach, value)
-            for layer, curve_HJ in enumerate(curves, 1)
-            for head, curve_J in enumerate(curve_HJ.tolist(), 1)
-            for index, value in enumerate(curve_J)
-            if value == value and abs(index - reach) <= FARTHEST
-        ]
         return self.make_finding(
             verdict,
             shares[largest],
@@ -105,7 +96,7 @@ class DistanceCurve(Measure):
             unit=SHARE,
             interval=(low, high),
             references=(Reference("distances shuffled", float(shuffled_n.mean()), chance),),
-            table=Table.of(("layer", "head", "offset", "logit"), rows),
+            table=_make_table(curves),
             figure=_draw_figure(curves[largest], largest, shares, untrained_shares),
             details={
                 "share": shares,
@@ -146,6 +137,18 @@ def _compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) 
     orders = (torch.randperm(curve_Hj.shape[1], generator=generator) for _ in range(SHUFFLES))
     variance = float(split.var_NH.sum().clamp_min(1e-30))
     return torch.stack([(curve_Hj[:, order] * sums_Hj).sum() for order in orders]) / variance
+
+
+def _make_table(curves: list[Tensor]) -> Table:
+    """Return the curves of every layer, near offsets only; a forbidden offset is NaN, which equals nothing."""
+    rows = [
+        (layer, head, index - len(curve_J) // 2, value)
+        for layer, curve_HJ in enumerate(curves, 1)
+        for head, curve_J in enumerate(curve_HJ.tolist(), 1)
+        for index, value in enumerate(curve_J)
+        if value == value and abs(index - len(curve_J) // 2) <= FARTHEST
+    ]
+    return Table.of(("layer", "head", "offset", "logit"), rows)
 
 
 def _draw_figure(curve_HJ: Tensor, layer: int, shares: list[float], untrained: list[float] | None) -> Figure:

@@ -230,17 +230,23 @@ class LogitHeads(Measure):
         low, high = compute_group_interval(split, *POSITIONAL, head=head)
         untrained = None if untrained_LH is None else float(untrained_LH.max())
         term_shares = split.compute_head_shares()
-        share, numbers = format_estimate(value, low, high)
-        if untrained is not None:
-            numbers += f"; the largest untrained {format_percent(untrained)}"
+        share, interval = format_estimate(value, low, high)
+        control = "" if untrained is None else f"; the largest untrained {format_percent(untrained)}"
+        named, median = f"layer {layer + 1} head {head + 1}", format_percent(float(shares_LH.quantile(0.5)))
+        verdict = (
+            "The share of position alone in the variance of its logits is largest in "
+            f"{named}, {share} ({interval}{control}); the median head has {median}."
+        )
         # The largest of so many heads lies above zero by chance: its interval counts as one of them (Bonferroni).
         wider = compute_t_factor(len(split.var_NH) - 1, shares_LH.numel()) / 1.96
-        is_effect = value - wider * (value - low) > 0
-        none = "" if is_effect else "No effect of position alone on the logits of a head was found. "
+        if value - wider * (value - low) <= 0:
+            verdict = (
+                "No effect of position alone on the logits of a head was found: its largest share in their variance, "
+                f"{share} in {named}, may be chance ({interval} for this head alone, before it is judged as the "
+                f"largest of all{control}); the median head has {median}."
+            )
         return self.make_finding(
-            f"{none}The share of position alone in the variance of its logits is largest in layer {layer + 1} head "
-            f"{head + 1}, {share} ({numbers}); the median head has "
-            f"{format_percent(float(shares_LH.quantile(0.5)))}.",
+            verdict,
             value,
             unit=SHARE,
             interval=(low, high),

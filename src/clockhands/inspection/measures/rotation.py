@@ -173,13 +173,6 @@ class RotationFrequencies(Measure):
         if known:
             mean = format_percent(sum(known) / len(known))
             verdict += f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
-        # The last share of a layer is of the channels that do not rotate; layers with fewer pairs have empty cells.
-        most, rows = max(map(len, shares)) - 1, []
-        names = [f"pair {number}" for number in range(most)]
-        for index, shares_F, r2 in zip(orders, shares, unrotated, strict=True):
-            *pairs, rest = shares_F.tolist()
-            rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
-
         return self.make_finding(
             verdict + _describe_layers(read),
             share,
@@ -187,9 +180,19 @@ class RotationFrequencies(Measure):
             unit=SHARE,
             interval=(low, high),
             references=(Reference("equal pairs", equal),),
-            table=Table.of(("layer", "unrotated q·k", "dimensions not rotated", *names), rows),
+            table=_make_table([*orders], shares, unrotated),
             figure=_draw_figure([*orders.values()], shares, fresh),
         )
+
+
+def _make_table(layers: Sequence[int], shares: Sequence[Tensor], unrotated: Sequence[float | None]) -> Table:
+    """Return the shares of each layer; the last is of channels that do not rotate, a missing pair an empty cell."""
+    most, rows = max(map(len, shares)) - 1, []
+    for index, shares_F, r2 in zip(layers, shares, unrotated, strict=True):
+        *pairs, rest = shares_F.tolist()
+        rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
+    names = [f"pair {number}" for number in range(most)]
+    return Table.of(("layer", "unrotated q·k", "dimensions not rotated", *names), rows)
 
 
 def _draw_figure(orders: Sequence[Tensor], shares: Sequence[Tensor], fresh: Sequence[Tensor] | None) -> Figure:
