@@ -87,6 +87,9 @@ def test_the_base_of_dbrx_stands_in_a_table_that_transformers_5_ignores(program:
     raw = {"model_type": "dbrx", "n_layers": 1, "attn_config": {"rope_theta": 500000, "kv_n_heads": 8}}
     rotation = read_huggingface(raw, "f", program).layers[0].rotation
     assert rotation is not None and rotation.base == base
+    assert rotation.origin["base"] == ("attn_config.rope_theta" if base == 5e5 else "default of dbrx")
+    bare = read_huggingface({"model_type": "dbrx", "n_layers": 1}, "f", program).layers[0].rotation
+    assert bare is not None and (bare.base, bare.origin["base"]) == (1e4, "default of dbrx")
 
 
 def test_a_number_for_llama_4s_temperature_is_its_switch() -> None:

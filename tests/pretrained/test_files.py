@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import threading
+import time
 
 import pytest
 
@@ -54,3 +57,27 @@ def test_a_closed_standard_output_is_no_fault(stream: io.StringIO | None, monkey
     monkeypatch.setattr("sys.stdout", stream)
     with print_to_errors():
         pass
+
+
+def test_two_threads_leave_standard_output_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    """The second would put back what the first had put in its place."""
+    inside, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with print_to_errors():
+            inside.set()
+            over.wait(0.5)
+
+    def follow() -> None:
+        inside.wait()
+        with print_to_errors():
+            over.set()
+            time.sleep(0.1)
+
+    threads = [threading.Thread(target=act) for act in (hold, follow)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os.write(1, b"out")
+    assert capfd.readouterr() == ("out", "")

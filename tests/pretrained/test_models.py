@@ -144,7 +144,8 @@ def test_stored_frequencies_that_are_not_the_configurations_are_told(
     """Files of 2023 hold them, before linear scaling; transformers passes over them, and older programs read them."""
     change_config(llama, rope_scaling={"rope_type": "linear", "factor": linear})
     stored = (10000.0 ** -torch.arange(0, 1, 0.5) / factor).to(dtype)
-    add(**{"model.layers.0.self_attn.rotary_emb.inv_freq": stored})(llama)
+    save_file({"rotary_emb.inv_freq": stored * 9}, llama / "of-another-model.safetensors")
+    add(**{f"model.layers.{layer}.self_attn.rotary_emb.inv_freq": stored.clone() for layer in range(2)})(llama)
     load_model(AutoModelForCausalLM, llama)
     told = [str(one.message) for one in recwarn if one.category is ClockhandsWarning]
     assert len(told) == other and all("model.layers.0.self_attn.rotary_emb.inv_freq" in text for text in told)

@@ -70,8 +70,8 @@ class Corpus:
     ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; most corpora have none.
     ``populations``: what the pairs were drawn from, to compute the order-blind ceiling; the first one is taken whose
     ceiling can be computed with the tokenizers.
-    ``redraw``: gives other items for ``train``, as many and by the same law, that a number decides; None where there
-    are no more (``redrawing.py``).
+    ``redraw``: gives other items for ``train``, as many and by the same law, that a number decides; None where it has
+    no more than those, of which ``redraw_training`` then draws with replacement.
     """
 
     name: str

@@ -116,7 +116,8 @@ class Filled:
     def find(self, value: Any, pattern: str, kind: str | None = None) -> str:
         """Return the key of a matching name that holds a value in the file, tables first; else that it is a default."""
         tables: list[tuple[str, Mapping[str, Any]]] = []
-        for name in ("rope_parameters", "rope_scaling", "rotary"):
+        inner = () if self.program == "transformers5" else ("attn_config",)  # DBRX's, which its newest class ignores
+        for name in ("rope_parameters", "rope_scaling", "rotary", *inner):
             table = self.raw.get(name)
             if isinstance(table, Mapping):
                 inside = table.get(kind)  # that of one kind of layer first
@@ -163,7 +164,7 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
                 rule |= {key: "longrope" for key in ("rope_type", "type") if rule.get(key) == "su"}  # its first name
             if written.get("model_type") == "dbrx" and program != "transformers5":  # which ignores this table
                 inner = written.get("attn_config")
-                written["rope_theta"] = inner.get("rope_theta") if isinstance(inner, dict) else None
+                written["rope_theta"] = inner.get("rope_theta", 1e4) if isinstance(inner, dict) else 1e4
             config = whole = CONFIG_MAPPING[written["model_type"]].from_dict(written)
         except CheckpointError:
             raise

@@ -95,17 +95,17 @@ def _read_meta(params: Settings, count: int) -> Positions:
 
 def _read_executorch(params: Settings, count: int) -> Positions:
     """Read the file of ExecuTorch: of its two kinds of rotation, each reads keys of its own."""
-    raw, source, halves = params.values, params.source, params.get("use_hf_rope") is True
+    source, halves = params.source, params.get("use_hf_rope") is True
     pairing: Pairing = "halves" if halves else "interleaved"
     rotation = _make_rotation(params, "rope_theta|rope_freq_base", 1e4, "ExecuTorch's code", pairing)
     origin, unread = rotation.origin, list[str]()
     original, claimed = params.count("original_max_position_embeddings"), params.count("max_position_embeddings")
     keys = ("rope_scaling_short_factor", "rope_scaling_long_factor")
-    short, long = map(params.numbers, keys)
     share, scaled = params.number("partial_rotary_factor", 1.0), params.get("use_scaled_rope") is True
     factor, high = params.number("rope_scale_factor", 8.0), params.number("high_freq_factor", 4.0)
     amplitude = params.number("rope_scaling_attention_factor", 0.0)
     if halves:
+        short, long = map(params.numbers, keys)
         unread = ["use_scaled_rope"] if scaled else []
         if share != 1:
             origin["channels"] = "partial_rotary_factor"
@@ -119,14 +119,14 @@ def _read_executorch(params: Settings, count: int) -> Positions:
                 long_factors=long or short, amplitude=amplitude or usual,
             )  # fmt: skip
     else:
-        unread = [key for key in ("partial_rotary_factor", *keys) if raw.get(key) not in (None, 1)]
+        unread = [key for key in ("partial_rotary_factor", *keys) if params.get(key) not in (None, 1)]
         if scaled:
             rotation = _scale(params, rotation, factor, high, "rope_scale_factor", "ExecuTorch's code")
     kinds, every = params.get("layer_types") or ["full_attention"] * count, params.count("no_rope_layer_interval")
     window, base = params.count("sliding_window"), params.number("local_rope_theta", rotation.base)
     near = rotation.change({"base": "local_rope_theta"}, base=base)
     notes = ["ExecuTorch's Llama for Qualcomm leaves layers without rotation; its other code rotates all"] * bool(every)
-    if raw.get("local_rope_theta") is not None or window:
+    if params.get("local_rope_theta") is not None or window:
         notes.append(
             "ExecuTorch's Llama for Qualcomm reads local_rope_theta, sliding_window and layer_types; its other code "
             "rotates every layer of attention by rope_theta and has no window"

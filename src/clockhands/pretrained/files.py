@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,22 +61,31 @@ def forbid_questions() -> Iterator[None]:
         theirs.TIME_OUT_REMOTE_CODE = limit
 
 
+_OUTPUT = threading.RLock()
+"""Held while standard output is another: of two threads the second would keep what the first put in its place."""
+
+
 @contextmanager
 def print_to_errors() -> Iterator[None]:
-    """Send to standard error what compiled code of a library prints, which would stand in the middle of our JSON."""
-    try:
-        sys.stdout.flush()
-        output = os.dup(1)
-    except (AttributeError, OSError, ValueError):  # closed: `>&-` leaves no sys.stdout
-        yield
-        return
-    try:
-        with suppress(OSError):
-            os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(output, 1)
-        os.close(output)
+    """Send to standard error what compiled code of a library prints, which would stand in the middle of our JSON.
+
+    That of tokenizers prints a line for a key that it does not know, and has no switch for it. Other threads print
+    there too meanwhile.
+    """
+    with _OUTPUT:
+        try:
+            sys.stdout.flush()
+            output = os.dup(1)
+        except (AttributeError, OSError, ValueError):  # closed: `>&-` leaves no sys.stdout
+            yield
+            return
+        try:
+            with suppress(OSError):
+                os.dup2(2, 1)
+            yield
+        finally:
+            os.dup2(output, 1)
+            os.close(output)
 
 
 @contextmanager

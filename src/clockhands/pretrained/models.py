@@ -79,42 +79,39 @@ def load_model(
         )  # fmt: skip
     _judge_report(model, report, source, may_differ, strict=strict)
     refuse_untied(model, dict(model.named_parameters(remove_duplicate=False)), source)
-    folder: Path | None = Path(source)
-    if not Path(source).is_dir():  # a name of the hub, whose files are in its cache by now
+    folder = Path(source)
+    if not folder.is_dir():  # a name of the hub, whose files are in its cache by now
         cached = try_to_load_from_cache(str(source), CONFIG) if str(source).count("/") <= 1 else None
-        folder = Path(cached).parent if isinstance(cached, str) else None
-    if folder is not None and folder != Path(source) and any((folder / name).exists() for name in (WEIGHTS, INDEX)):
+        if not isinstance(cached, str) or not any((Path(cached).parent / name).exists() for name in (WEIGHTS, INDEX)):
+            return model
+        folder = Path(cached).parent
         count_stored_bytes(folder, read_configuration(folder))  # judged before, where the source is a folder
-    for path in sorted(folder.glob("*.safetensors")) if folder is not None else ():
-        _warn_of_other_frequencies(model, path)
+    _warn_of_other_frequencies(model, folder)
     return model
 
 
-def _warn_of_other_frequencies(model: Any, path: Path) -> None:
+def _warn_of_other_frequencies(model: Any, folder: Path) -> None:
     """Warn of stored frequencies of rotation that are not the model's: transformers passes over them in silence."""
     import torch
 
     own = [made for name, made in model.named_buffers() if name.endswith("inv_freq") and not made.is_meta]
-    try:
-        opened = safe_open(path, framework="pt")
-    except Exception:  # of a file that is not of the model, such as a pointer that git left
-        return
-    with opened as file:
-        for name in file.keys():  # noqa: SIM118
-            stored = file.get_tensor(name).flatten() if name.endswith("rotary_emb.inv_freq") else None
-            if stored is None:
-                continue
-            rounded = [made.cpu().to(stored.dtype).double() for made in own if made.numel() == len(stored)]
-            # Files of linear scaling hold them unscaled: the first, 1, then says by how much the model's are slower.
-            slowed = [(made * (stored[0] / made[0]).clamp(min=1), stored.double()) for made in rounded]
-            if rounded and not any(torch.allclose(*pair, rtol=0.01, atol=1e-7) for pair in slowed):
-                warnings.warn(
-                    f"{path} holds frequencies of rotation ({name}) that are not those of {CONFIG}, by which the model "
-                    "is run here; programs that read the stored ones rotate by other angles",
-                    ClockhandsWarning,
-                    stacklevel=3,
-                )
-                return
+    for path in list_weight_files(folder, read_configuration(folder)) if own else ():
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                if not name.endswith("rotary_emb.inv_freq"):
+                    continue
+                stored = file.get_tensor(name).flatten()
+                rounded = [made.cpu().to(stored.dtype).double() for made in own if made.numel() == len(stored)]
+                # Files of linear scaling hold them unscaled: the first, 1, says by how much the model's are slower.
+                slowed = [(made * (stored[0] / made[0]).clamp(min=1), stored.double()) for made in rounded]
+                if rounded and not any(torch.allclose(*pair, rtol=0.01, atol=1e-7) for pair in slowed):
+                    warnings.warn(
+                        f"{path} holds frequencies of rotation ({name}) that are not those of {CONFIG}, by which the "
+                        "model is run here; programs that read the stored ones rotate by other angles",
+                        ClockhandsWarning,
+                        stacklevel=3,
+                    )
+                    return
 
 
 def refuse_untied(model: Any, weights: Mapping[str, Tensor], source: str | Path) -> None:

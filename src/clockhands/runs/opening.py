@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import lexists
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -180,7 +181,7 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
     if it is of a model of another project, and if code would come with it.
     """
     path = folder / CONFIG
-    if not path.exists() and not path.is_symlink():
+    if not lexists(path):
         raise CheckpointError(
             f"{folder} is not a finished run ({describe_missing(folder, CONFIG)}); `clockhands train` makes one"
         )
@@ -220,7 +221,7 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
             f"{folder / CONFIG} names no token that a translation begins with; set decoder_start_token_id"
         )
     path = folder / GENERATION
-    if not path.exists() and not path.is_symlink():
+    if not lexists(path):
         return
     settings = read_json(path)
     ids = {name: settings.get(name) for name in SPECIAL_TOKEN_IDS}
@@ -336,7 +337,7 @@ def open_plain(folder: Path) -> PlainRun | None:
             or not all(type(token) is int and 0 <= token < config.vocab_size for token in ids)
             or raw.get("dtype") != "float32"
             or not all((folder / name).is_file() for name in (RECIPE, WEIGHTS))
-            or ((folder / GENERATION).exists() and read_json(folder / GENERATION).keys() - USUAL_GENERATION)
+            or (lexists(folder / GENERATION) and read_json(folder / GENERATION).keys() - USUAL_GENERATION)
             or find_memory_fault(config) is not None
         ):
             return None
