@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from clockhands import positions
 from clockhands.attention import Cache, Positioning, attend
 from clockhands.errors import UsageError
-from clockhands.schemes import CATALOGUE, NoPosition, RoPE, Scheme, Sinusoidal
+from clockhands.schemes import CATALOGUE, Alibi, NoPosition, RoPE, Scheme, Sinusoidal
 from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, WIDTH, make, on_axes
 
 WITHOUT = {
@@ -129,7 +129,29 @@ def test_a_cache_is_reordered_cropped_and_counted_on_in_place() -> None:
             cache.crop(-1)
 
 
-def test_notes_of_a_chord_may_stand_at_one_time_and_a_mask_says_who_is_before_whom() -> None:
+@pytest.mark.parametrize("places", [[0, 1, 1, 2, 2, 2, 3, 4, 4], [0.0, 0.5, 0.5, 1.5, 1.5, 1.5, 2.0, 2.5, 3.0]])
+@torch.no_grad()
+def test_bytes_of_a_word_and_notes_of_a_chord_may_share_a_position_step_by_step(places: list[float]) -> None:
+    stack, x, pos = Stack(RoPE(HEAD_DIM)), torch.randn(2, LENGTH, WIDTH), torch.tensor(places)
+    rebuilt, cache = Stack(RoPE(HEAD_DIM)), Cache()  # of the same weights, which may go on with the cache
+    steps = [(rebuilt, stack)[at % 2](x[:, at : at + 1], pos[at : at + 1], cache) for at in range(LENGTH)]
+    torch.testing.assert_close(torch.cat(steps, 1), stack(x, pos), atol=2e-5, rtol=1e-4)
+    with pytest.raises(
+        UsageError, match=r"filled under RoPE\(8.*\), and this layer has Alibi\(6\); begin .* new Cache"
+    ):
+        Stack(Alibi(HEADS))(x[:, :1], pos[-1:] + 1, cache)
+
+
+def test_layers_that_share_one_index_and_steps_that_are_never_counted_are_refused() -> None:
+    q, stack = torch.randn(1, HEADS, 1, HEAD_DIM), Positioning(RoPE(HEAD_DIM))
+    for place in (torch.zeros(1, 1, dtype=torch.long), torch.zeros(1)):
+        cache = Cache()
+        stack.attend(0, q, q, q, place, causal=True, cache=cache)
+        with pytest.raises(UsageError, match="up to position 0, and the new ones begin at 0; give each layer its own"):
+            stack.attend(0, q, q, q, place, causal=True, cache=cache)
+
+
+def test_later_notes_of_a_chord_are_not_before_it_and_a_mask_says_who_is_before_whom() -> None:
     q, cache, stack = torch.randn(1, HEADS, 2, HEAD_DIM), Cache(), Positioning(RoPE(HEAD_DIM))
     times, mask = torch.tensor([0.0, 1.5]), torch.ones(2, 4, dtype=torch.bool)
     stack.attend(0, q, q, q, times, causal=True, cache=cache)

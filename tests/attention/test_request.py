@@ -86,28 +86,29 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: Positioning(RoPE(16))(heads()), r"not called itself: write position.embed\(x, pos\)"),
     (lambda: Positioning([RoPE(8), RoPE(8)], layers=3), "2 schemes were given for 3 layers"),
     (lambda: Positioning(None), r"takes a scheme, such as RoPE\(64\)"),  # type: ignore[arg-type]
-    (
-        lambda: Positioning(RoPE(16), layers=2).attend(5, heads(), heads(), heads(), POS),
-        "2 layers, counted from 0, and",
-    ),
+    (lambda: Positioning(RoPE(16), layers=2).attend(5, *[heads()] * 3, POS), "is 5, but must be .*, from 0 to 1"),
+    (lambda: Positioning(RoPE(16)).get_scheme("enc"), "layer is 'enc', but must be the number of a layer, from 0$"),  # type: ignore[arg-type]
     (
         lambda: Positioning(RoPE(16)).attend(0, *[heads()] * 3, POS, cache=True),
         r"cache is True, but must be a Cache\(\)",
     ),  # type: ignore[misc,arg-type]
     (
         cached(POS, heads(), heads(), schemes=(RoPE(16), RoPE(16, base=5e5))),
-        r"filled by another Positioning, of RoPE\(16\), and this one is of RoPE\(16, ba",
+        r"filled under RoPE\(16\), and this layer has RoPE\(16, ba",
     ),
     (
         cached(POS, heads(), heads(), schemes=(RoPE(16), Forgetting(64, 4))),
-        r"filled by another Positioning, of RoPE\(16\), and this one is of Forgetting",
+        r"filled under RoPE\(16\), and this layer has Forgetting",
     ),
     (cached(POS, heads(), heads()), "layer 0 holds tokens up to position 9, and the new ones begin at 0; give"),
     (
         lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
         r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",
     ),
-    (lambda: Positioning([RoPE(16)] * 2).get_scheme("0"), "for 2 layers, counted from 0, and none for '0'"),  # type: ignore[arg-type]
+    (
+        lambda: Positioning([RoPE(16)] * 2).get_scheme("0"),
+        "layer is '0', but must be the number of a layer, from 0 to 1",
+    ),  # type: ignore[arg-type]
     (
         lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10, 64), POS[:1].expand(3, -1)),
         r"makes vectors \[3, 10, 64\], and embeddings are \[2, 10, 64\]",

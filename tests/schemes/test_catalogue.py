@@ -44,7 +44,8 @@ LONG = {"spectrum": "longrope", "factor": 2.0, "original_length": 64, "short_fac
         ("rope", {"fraction": 1.5}, r"fraction is 1.5, but must be above 0 and at most 1"),
         ("rope", {"factor": 2.0}, r"rope.factor is no option of the spectrum 'default', whose options are: none"),
         ("rope", {**LINEAR, "beta_fast": 2.0}, r"rope.beta_fast is no option .* options are: factor"),
-        ("rope", {**YARN, "factor": -1.0}, r"rope.factor is -1.0, but must be above 0"),
+        ("rope", {**LINEAR, "factor": -1.0}, r"rope.factor is -1.0, but must be above 0"),
+        ("rope", {**YARN, "factor": 0.5}, r"rope.factor is 0.5, but must be at least 1"),
         ("rope", {**YARN, "beta_fast": 1.0}, r"rope.beta_fast is 1.0, but must be above beta_slow"),
         ("rope", LONG, r"(?s)1 numbers.*holds 0"),
         (

@@ -293,7 +293,10 @@ def _check_layer(module: nn.Module, scheme: Scheme, undone: bool) -> None:
     for made, sizes, size in zip(scheme.made_for, (counts, widths), ("num_heads", "head_dim"), strict=True):
         own = next((number for number in sizes if type(number) is int), made)
         if made not in (None, own):
-            raise UsageError(f"{name} was made with {size}={made}, and {type(module).__name__} has {own}; set that")
+            hint = " (to rotate some channels alone, RoPE has fraction)" if size == "head_dim" else ""
+            raise UsageError(
+                f"{name} was made with {size}={made}, and {type(module).__name__} has {own}; set {size}={own}{hint}"
+            )
 
 
 def _refuse_cache(cache: Any, *inputs: Any, **named: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -19,22 +18,19 @@ from clockhands.schemes.position_checks import can_read, check_position_tensor
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Int, Num, Tensor
 
-_NUMBERS = itertools.count()
-"""Numbers of all that is made here, by which a cache knows whose keys it holds, as a copy of it does."""
-
 
 class _Kept(NamedTuple):
     """What a layer keeps of the tokens so far: keys and values, and where the tokens stand.
 
-    ``owner``: the number of the Positioning whose keys they are, and its schemes in words. ``first`` and ``last``: the
-    least and the largest position of the newest tokens of each text, or of all; None where nobody knows.
+    ``owner``: the scheme under which they were kept, in words. ``first``: the least position of the first tokens of
+    each text, or of all; ``last``: the largest of the newest. None where nobody knows.
     """
 
     k: Tensor
     v: Tensor
     places: Tensor
     rotated: bool
-    owner: tuple[int, str]
+    owner: str
     first: list[float] | None
     last: list[float] | None
 
@@ -55,7 +51,7 @@ class Cache:
         for layer, kept in self.layers.items():
             texts = torch.as_tensor(index, device=kept.k.device)
             places = kept.places if len(kept.places) == 1 else kept.places[texts]  # one row stands for all texts
-            self.layers[layer] = kept._replace(k=kept.k[texts], v=kept.v[texts], places=places, last=None)
+            self.layers[layer] = kept._replace(k=kept.k[texts], v=kept.v[texts], places=places, first=None, last=None)
 
     def crop(self, length: int) -> None:
         """Keep the first tokens, so many, and forget those after them. Raises UsageError for more than there are."""
@@ -103,8 +99,7 @@ class Positioning(nn.Module):
             for copied in schemes[1:]:
                 copied.reset_parameters()  # every layer begins with a draw of its own
         self.schemes, self.layers = nn.ModuleList(schemes), len(schemes) if len(schemes) > 1 else layers
-        names = dict.fromkeys(repr(entry).partition("\n")[0].rstrip("(") for entry in schemes)
-        self._owner = (next(_NUMBERS), " and ".join([*names][:3]))
+        self._shown = [repr(entry) for entry in schemes]
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Refuse a call: a stack calls ``embed`` once and ``attend`` in each layer."""
@@ -115,8 +110,8 @@ class Positioning(nn.Module):
     def get_scheme(self, layer: int) -> Scheme:
         """Return the scheme of a layer. Raises UsageError for a layer that has none."""
         if not isinstance(layer, int) or not 0 <= layer < (self.layers or layer + 1):
-            count = "any number of" if self.layers is None else self.layers
-            raise UsageError(f"there are schemes for {count} layers, counted from 0, and none for {show_value(layer)}")
+            most = "" if self.layers is None else f" to {self.layers - 1}"
+            raise UsageError(f"layer is {show_value(layer)}, but must be the number of a layer, from 0{most}")
         schemes = self.schemes
         return cast(Scheme, schemes[layer if len(schemes) > 1 else 0])
 
@@ -162,12 +157,13 @@ class Positioning(nn.Module):
 
         ``x`` is the input of the layer, from which q, k and v were projected: some schemes place tokens by it.
         ``cache``: the tokens so far, to which these are added. The other arguments and the errors are those of
-        ``attention.attend``. Raises UsageError where ``x`` is missing, and for a cache that others filled or that,
-        without a mask, holds tokens at these positions or later ones.
+        ``attention.attend``. Raises UsageError where ``x`` is missing, and for a cache that was filled under another
+        scheme or that, without a mask, holds tokens at later positions than these, or none but at theirs.
         """
         scheme = self.get_scheme(layer)
         places = counted = check_position_tensor(pos, "positions")
-        kept = None if cache is None else _take(cache, layer, self._owner)
+        owner = self._shown[layer if len(self._shown) > 1 else 0]
+        kept = None if cache is None else _take(cache, layer, owner)
         if "locate" in scheme.active_hooks():
             if x is None:
                 name = type(scheme).__name__
@@ -189,55 +185,69 @@ class Positioning(nn.Module):
                 k, v = share_heads(q.shape[1], k), share_heads(q.shape[1], v)
             q, k = scheme.rotate(q, k, places, places)
             v = scheme.rotate_values(v, places, places)
-        new = _Kept(k, v, places, rotated, self._owner, *_find_ends(counted))
-        if kept is not None:
-            new = _join(kept, new, layer, mask_BHST is None)
+        first, last = _find_ends(counted)
+        if kept is None:
+            # The places are copied: a caller may count on in one tensor.
+            new = _Kept(k, v, places.clone(), rotated, owner, first, last)
+        else:
+            _check_order(kept, k, layer, first if mask_BHST is None else None)
+            new = _Kept(
+                torch.cat([kept.k, k], 2), torch.cat([kept.v, v], 2), _join_places(kept.places, places), rotated, owner,
+                kept.first, last,
+            )  # fmt: skip
         out_BHSK = attend(
             scheme, q, new.k, new.v, places, new.places, mask_BHST,
             causal=causal, scale=scale, rotated=rotated, dropout=dropout,
         )  # fmt: skip
-        # The first places are copied: a caller may count on in one tensor.
-        cache.layers[layer] = new if kept is not None else new._replace(places=places.clone())
+        cache.layers[layer] = new
         return out_BHSK
 
 
-def _take(cache: Any, layer: int, owner: tuple[int, str]) -> _Kept | None:
-    """Return what a layer keeps in a cache, if anything. Raises UsageError for what is no cache, or another's."""
+def _take(cache: Any, layer: int, owner: str) -> _Kept | None:
+    """Return what a layer keeps in a cache, if anything. Raises UsageError for no cache, or one of another scheme."""
     if not isinstance(cache, Cache):
         raise UsageError(f"cache is {show_value(cache)}, but must be a Cache() of clockhands.attention, one for a text")
     kept = cache.layers.get(layer)
     if kept is not None and kept.owner != owner:
         raise UsageError(
-            f"the cache of layer {layer} was filled by another Positioning, of {kept.owner[1]}, and this one is of "
-            f"{owner[1]}; begin each text with a new Cache()"
+            f"the cache of layer {layer} was filled under {kept.owner}, and this layer has {owner}; begin each text "
+            f"with a new Cache()"
         )
     return kept
 
 
-def _join(kept: _Kept, new: _Kept, layer: int, ordered: bool) -> _Kept:
-    """Return both, one behind the other. Raises UsageError for keys of other shapes.
+def _check_order(kept: _Kept, k: Tensor, layer: int, first: list[Any] | None) -> None:
+    """Raise UsageError for keys of another shape than those that are kept, and for tokens that go back.
 
-    ``ordered``: whether their order alone says who is behind whom; then positions that are not above those that are
-    kept raise UsageError too.
+    ``first``: their least position, of each text or of all; None where their order does not say who is behind whom.
+    Bytes of a word and notes of a chord may share their position, but not all tokens since the first.
     """
-    old, now = kept.k.shape, new.k.shape
+    old, now = kept.k.shape, k.shape
     if (old[0], old[1], old[3]) != (now[0], now[1], now[3]):
         raise UsageError(
             f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(now)}; begin each text "
             f"with a new Cache()"
         )
-    if ordered and kept.last is not None and new.first is not None:
-        rows = max(len(kept.last), len(new.first))  # one row stands for all texts
-        for last, first in zip(kept.last * (rows // len(kept.last)), new.first * (rows // len(new.first)), strict=True):
-            if first < last or (first == last and isinstance(first, int)):  # the notes of a chord have one time
-                raise UsageError(
-                    f"the cache of layer {layer} holds tokens up to position {last:g}, and the new ones begin at "
-                    f"{first:g}; give each layer its own index and each token the next position, begin a new Cache(), "
-                    f"or pass a mask that says who sees whom"
-                )
-    axis, rows = (2 if new.places.dim() == 4 else 1), max(len(kept.places), len(new.places))
-    places = torch.cat([own.expand(rows, *own.shape[1:]) for own in (kept.places, new.places)], axis)
-    return _Kept(torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), places, *new[3:])
+    if first is None or kept.last is None:
+        return
+    rows = max(len(kept.last), len(first))  # one row stands for all texts
+    starts, lasts = kept.first or [None], kept.last
+    for row in range(rows):
+        start, last, place = starts[row % len(starts)], lasts[row % len(lasts)], first[row % len(first)]
+        if place < last or place == last == start:
+            raise UsageError(
+                f"the cache of layer {layer} holds tokens up to position {last:g}, and the new ones begin at "
+                f"{place:g}; give each layer its own index and each token the next position, begin a new Cache(), "
+                f"or pass a mask that says who sees whom"
+            )
+
+
+def _join_places(kept: Tensor, new: Tensor) -> Tensor:
+    """Return both, one behind the other; one row stands for all texts."""
+    if len(kept) != len(new):
+        rows = max(len(kept), len(new))
+        kept, new = (own.expand(rows, *own.shape[1:]) for own in (kept, new))
+    return torch.cat([kept, new], 2 if new.dim() == 4 else 1)
 
 
 def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[Any], list[Any]] | tuple[None, None]:
@@ -245,6 +255,6 @@ def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[Any], list[Any]] | tup
     if pos.dim() != 2 or pos.device.type != "cpu" or not can_read(pos):
         return None, None
     if pos.shape[1] == 1:
-        ends = [row[0] for row in pos.tolist()]
+        ends = pos[:, 0].tolist() if len(pos) > 1 else [pos.item()]
         return ends, ends
     return pos.amin(1).tolist(), pos.amax(1).tolist()

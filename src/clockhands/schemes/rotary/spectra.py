@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from clockhands.errors import ConfigError, refuse
-from clockhands.options import Count, Fraction, Positive, check_value
+from clockhands.options import AtLeastOne, Count, Fraction, Positive, check_value
 from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
@@ -227,7 +227,7 @@ class YaRN(Spectrum):
         mscale_all_dim: DeepSeek's slope of the factor of all logits.
     """
 
-    factor: Positive
+    factor: AtLeastOne
     original_length: Count
     beta_fast: float = 32.0
     beta_slow: float = 1.0
