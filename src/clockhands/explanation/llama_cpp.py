@@ -94,18 +94,14 @@ def read_settings(
 ) -> Positions:
     """Read settings by their keys in a GGUF file, and lists of factors by the names in ``FACTORS``."""
     facts, model = load_llama_facts(), str(values.get("general.architecture", ""))
-    special = _find_own(model)
-    written = [key for key in IN_CODE if f"{model}.rope.scaling.{key}" in values]
-    ignored = [key for key in written if key not in facts["yarn"].get(model, ())]
+    start, special = f"{model}.", _find_own(model)
+    own = {key.removeprefix(start): value for key, value in values.items() if key.startswith(start)}
+    written = [f"rope.scaling.{key}" for key in IN_CODE if f"rope.scaling.{key}" in own]
+    ignored = [key for key in written if key.rpartition(".")[2] not in facts["yarn"].get(model, ())]
     notes = [special["note"]] if written != ignored and "note" in special else []
     if model not in facts["architectures"]:
         notes.append(f"llama.cpp has no architecture {model!r}; it is read as a Llama would be")
-    start = f"{model}."
-
-    def collect(entries: Mapping[str, Any]) -> dict[str, Any]:
-        return {key.removeprefix(start): value for key, value in entries.items() if key.startswith(start)}
-
-    own = {key: value for key, value in collect(values).items() if key.removeprefix("rope.scaling.") not in ignored}
+    own = {key: value for key, value in own.items() if key not in ignored}
     keys = Settings(own, source, start)
     heads = keys.get("attention.head_count")
     heads = heads[0] if isinstance(heads, list) and heads else heads
@@ -115,7 +111,7 @@ def read_settings(
     count = check_layers(keys.number("block_count", 1), f"{model}.block_count", source)
     count -= min(keys.count("nextn_predict_layers", 0, least=0) or 0, count - 1)  # heads that predict further tokens
     entries, origin = parse_flags(flags, model)
-    flagged = Settings(own | collect(entries), source, start)
+    flagged = Settings(own | entries, source, start)
     flagged.used = keys.used
     has = "ALiBi" if special.get("alibi_layers") == count else facts["unrotated"].get(model)
     entry = f"no rotation that llama.cpp has for {model!r}: {has}" if has else ""
@@ -125,29 +121,14 @@ def read_settings(
     if rotation is not None:
         rotation = rotation.change(origin)
     claimed = keys.count("context_length", least=0) or None
-    layers = list(_make_layers(keys, flagged, rotation, tensors, count))
-    # Layers without attention have no heads of keys, or stand between those of an interval.
-    numbers, interval = keys.get("attention.head_count_kv"), facts["attention_every"].get(model, 1)
-    interval = (keys.count("full_attention_interval", interval) or 1) if interval > 1 else 1
-    for index in range(count):
-        listed = isinstance(numbers, list) and index < len(numbers) and numbers[index] == 0
-        if listed or (index + 1) % interval:
-            layers[index] = Layer("recurrent", attends=False)
+    layers = tuple(_make_layers(keys, flagged, rotation, tensors, count))
     windows = [key for key in WINDOW_KEYS if key not in keys.used and own.get(key)]
+    trained = keys.count("rope.scaling.original_context_length") or claimed
+    strange = () if entry else keys.list_unread(WITHOUT_EFFECT)
     return Positions(
-        source=f"{source} {flags}".rstrip(),
-        program="llama.cpp",
-        model=model,
-        layers=tuple(layers),
-        entry=entry,
-        trained_length=keys.count("rope.scaling.original_context_length") or claimed,
-        claimed_length=claimed,
-        notes=tuple(notes),
-        unread=(*windows, *(f"rope.scaling.{key}" for key in ignored)),
-        strange=()
-        if entry
-        else tuple((key.removeprefix(start), shown) for key, shown in keys.list_unread(WITHOUT_EFFECT)),
-    )
+        f"{source} {flags}".rstrip(), "llama.cpp", model, layers, entry, trained, claimed, tuple(notes),
+        unread=(*windows, *ignored), strange=tuple((key.removeprefix(start), shown) for key, shown in strange),
+    )  # fmt: skip
 
 
 def _make_layers(
@@ -181,7 +162,13 @@ def _make_layers(
             length = length or keys.get(key)
         if scale:
             temperature = local_temperature = f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p"
+    # Layers without attention have no heads of keys, or stand between those of an interval.
+    heads, interval = keys.get("attention.head_count_kv"), facts["attention_every"].get(model, 1)
+    interval = (keys.count("full_attention_interval", interval) or 1) if interval > 1 else 1
     for layer in range(count):
+        if (layer + 1) % interval or (isinstance(heads, list) and heads[layer : layer + 1] == [0]):
+            yield Layer("recurrent", attends=False)
+            continue
         still = bool(every) and (layer + 1) % every == 0
         if not inside[layer]:
             still = still or bool(size and windows.get("unrotated"))
@@ -296,7 +283,7 @@ def _compute_amplitudes(keys: Settings, factor: float, *, ramp: bool) -> tuple[f
 
 
 def parse_flags(text: str, model: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return keys of an architecture with their values, and field -> flag, of flags about position of llama.cpp.
+    """Return keys of an architecture, without its name, and field -> flag, of flags about position of llama.cpp.
 
     Raises UsageError for other flags, CheckpointError for numbers that mean nothing.
     """
@@ -317,7 +304,7 @@ def parse_flags(text: str, model: str) -> tuple[dict[str, Any], dict[str, str]]:
             check_number(value, flag, "--llama-flags", least=-1.0 if "yarn" in flag else 0.0)
             if value < 0 or (value == 0 and name in ("base", "factor", "original_length")):
                 continue  # what llama.cpp takes for a number that is not given
-        keys[f"{model}.{NAMES.get(name, BESIDE)}"] = 1 / value if flag == "--rope-freq-scale" else value
+        keys[NAMES.get(name, BESIDE)] = 1 / value if flag == "--rope-freq-scale" else value
         origin["amplitude" if name == "beside" else name] = flag
     for entry in known.override_kv:
         match = re.fullmatch(r"([\w.-]+)=(int|float|str|bool):(.*)", entry)
@@ -327,8 +314,10 @@ def parse_flags(text: str, model: str) -> tuple[dict[str, Any], dict[str, str]]:
             )
         key, kind, value = match.groups()
         try:
-            keys[key] = value == "true" if kind == "bool" else {"int": int, "float": float, "str": str}[kind](value)
+            read = value == "true" if kind == "bool" else {"int": int, "float": float, "str": str}[kind](value)
         except ValueError as fault:
             raise UsageError(f"--llama-flags: --override-kv {entry!r} gives no {kind}") from fault
-        origin |= {name: f"--override-kv {key}" for name, ours in NAMES.items() if key == f"{model}.{ours}"}
+        if key.startswith(f"{model}."):
+            keys[ours := key.removeprefix(f"{model}.")] = read
+            origin |= {name: f"--override-kv {key}" for name, other in NAMES.items() if ours == other}
     return keys, origin
