@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from clockhands.extension import Plan, Tuning, extend, tuning
+from clockhands.extension.write import refuse_taken
 from clockhands.files import lock_folder
 from clockhands.models import open_language_model
 from clockhands.report import write
@@ -38,6 +39,7 @@ def act(source: Path, folder: Path, steps: int) -> None:
         [TEXT], "text", TRAINED, LONGEST, texts=8, items=10, evaluations=3, tuning=Tuning(steps, batch=2), command="c"
     )
     with lock_folder(folder):
+        refuse_taken(folder)
         extend(
             open_language_model(source), plan, folder, write_page=lambda findings: write(findings, folder / "report")
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +155,31 @@ def test_a_folder_is_cleared_of_what_was_half_written_and_of_nothing_else(tmp_pa
     with write.stage(tmp_path) as place:
         assert place.is_dir() and not any(path.exists() for path in own)
     assert all(path.exists() for path in others)
+
+
+@pytest.mark.parametrize("changes", range(6))
+def test_a_command_that_is_killed_while_it_publishes_may_begin_again(
+    changes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, left = tmp_path / write.STAGE, iter(range(changes))
+    place.mkdir()
+    for path in (tmp_path / write.MEASURED, *(place / name for name in ("config.json", "README.md", "recipe.toml"))):
+        path.touch()
+    for name in ("replace", "unlink"):
+        act = getattr(Path, name)
+        # The iterator ends after so many changes, with StopIteration.
+        monkeypatch.setattr(Path, name, lambda path, *to, act=act, **how: (next(left), act(path, *to, **how)))
+    with pytest.raises(StopIteration) if changes < 5 else nullcontext():
+        write.publish(place, tmp_path)
+    monkeypatch.undo()
+    if changes == 5:
+        assert {path.name for path in tmp_path.iterdir()} == {place.name, "config.json", "README.md", "recipe.toml"}
+        return
+    write.refuse_taken(tmp_path)
+    shutil.rmtree(place)
+    (tmp_path / write.MEASURED).unlink(missing_ok=True)
+    with pytest.raises(UsageError, match="which would be replaced") if changes else nullcontext():
+        write.refuse_taken(tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -171,9 +171,11 @@ class _Watch:
                 config._attn_implementation_internal = name
         for module in (*self.modules, self.stack):
             delattr(module, _MARK)
-        for cache in _filled:
+        for cache in [*_filled]:
             if getattr(cache, _MARK)[2] == id(self):
                 cache.update = functools.partial(_refuse_cache, cache)
+                delattr(cache, _MARK)  # the next that is installed may have the same id
+                _filled.discard(cache)
 
     def note_places(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Find where the tokens of this forward pass stand, and hand it to the layers.

@@ -231,7 +231,8 @@ def _check_order(kept: _Kept, k: Tensor, layer: int, first: list[Any] | None) ->
     if first is None or kept.last is None:
         return
     rows = max(len(kept.last), len(first))  # one row stands for all texts
-    starts, lasts = kept.first or [None], kept.last
+    starts: list[Any] = kept.first or [None]
+    lasts = kept.last
     for row in range(rows):
         start, last, place = starts[row % len(starts)], lasts[row % len(lasts)], first[row % len(first)]
         if place < last or place == last == start:

@@ -216,17 +216,14 @@ def _find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterato
         question="How do they learn?",
         verdict=f"The lowest mean validation loss at the last evaluation is {mean:.3f} nats per token "
         f"(seeds from {low:.3f} to {high:.3f}), that of {best}.",
-        value=mean,
-        unit="nats per token",
-        interval=(low, high),
         table=Table.of(("variant", "last validation loss", "lowest seed", "highest seed", *targets), rows),
-        figure=draw_seeds(
-            **_choose_lines(courses, comparison.plan.baseline), title="Loss while they learn", xlabel="step",
+        method="Lines are means over seeds; bands, and the two numbers beside the value, reach from the lowest to the "
+        "highest seed. No test compares these losses.",
+        **_show_losses(
+            courses, comparison.plan.baseline, (mean, low, high), title="Loss while they learn", xlabel="step",
             ylabel="validation loss, nats per token",
             yscale="log" if highest > 10 * mean else "linear",  # over less than a power of ten there may be no tick
         ),
-        method="Lines are means over seeds; bands, and the two numbers beside the value, reach from the lowest to the "
-        "highest seed. No test compares these losses.",
     )  # fmt: skip
 
 
@@ -253,26 +250,25 @@ def _find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> It
         question="What do they do with longer text than they were trained on?",
         verdict=f"On {split} the lowest mean loss is {mean:.2f} nats per token (seeds from {low:.2f} to {high:.2f}), "
         f"that of {best}.",
-        value=mean,
-        unit="nats per token",
-        interval=(low, high),
         table=Table.of(("variant", "split", "loss", "lowest seed", "highest seed", "exact match %", "refused"), rows),
-        figure=draw_seeds(
-            **_choose_lines(courses, comparison.plan.baseline), title="Loss on longer text", xlabel="split",
-            ylabel="loss, nats per token",
-        ),
         method="Splits whose every text is longer than all training text; means over seeds, with the lowest and the "
         "highest seed. No test compares these losses.",
+        **_show_losses(
+            courses, comparison.plan.baseline, (mean, low, high), title="Loss on longer text", xlabel="split",
+            ylabel="loss, nats per token",
+        ),
     )  # fmt: skip
 
 
-def _choose_lines(courses: Courses, baseline: str) -> dict[str, Any]:
-    """Return the courses to draw, and a title of the panel where some are left out: those that end highest."""
+def _show_losses(courses: Courses, baseline: str, lowest: tuple[float, float, float], **axes: Any) -> dict[str, Any]:
+    """Return the value and the figure of a finding of losses: the lowest, and lines of those that end lowest."""
     ends = {name: float(np.mean(list(course.values())[-1])) for name, course in courses.items()}
-    lowest = sorted((name for name in ends if name != baseline), key=lambda name: ends[name])
-    chosen = {baseline, *lowest[: MOST_LINES - 1]}
+    others = sorted((name for name in ends if name != baseline), key=lambda name: ends[name])
+    chosen = {baseline, *others[: MOST_LINES - 1]}
     panel = "" if len(chosen) >= len(ends) else f"{baseline} and the {MOST_LINES - 1} lowest of the others"
-    return {"courses": {name: course for name, course in courses.items() if name in chosen}, "panel": panel}
+    drawn = {name: course for name, course in courses.items() if name in chosen}
+    figure = draw_seeds(drawn, panel=panel, **axes)
+    return {"value": lowest[0], "unit": "nats per token", "interval": lowest[1:], "figure": figure}
 
 
 def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:

@@ -71,7 +71,8 @@ def refuse_taken(folder: Path) -> None:
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path} is a file; name another folder with --out")
     taken = [name for name in (*LEFT, WEIGHTS, GENERATION, TOKENIZER) if (folder / name).exists()]
-    if taken and not (folder / MEASURED).exists():  # else a stopped command left them, and goes on
+    stopped = (folder / MEASURED).exists() or (folder / STAGE).exists()  # a command that left them, and goes on
+    if taken and not stopped:
         raise UsageError(f"{folder} holds {join_words(taken)}, which would be replaced; name another folder with --out")
 
 
