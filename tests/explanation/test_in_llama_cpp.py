@@ -215,7 +215,17 @@ def test_what_the_converter_writes_for_some_architectures_is_read() -> None:
               "full_attn_idxs": [2], "rope_theta": 1e4}  # fmt: skip
     assert compare(lfm2, read_huggingface(config, "f")) is None
     assert convert(read_huggingface(config, "f"), "gguf").count("head_count") == 0
-    assert [layer.attends for layer in read("qwen3next").layers] == [False] * 3 + [True]
+    for name in ("qwen3next", "qwen35", "qwen35moe", "qwen4exp"):  # ``load_arch_hparams`` of each
+        assert [layer.attends for layer in read(name).layers] == [False] * 3 + [True]
+        assert [layer.attends for layer in read(name, full_attention_interval=2).layers] == [False, True] * 2
+        named = read(name, attention__recurrent_layers=[False, True, True, False], full_attention_interval=2)
+        assert [layer.attends for layer in named.layers] == [True, False, False, True]
+    assert [layer.attends for layer in read("minimax-01", block_count=8).layers] == [False] * 7 + [True]
+    config = {"model_type": "qwen3_5_text", "num_hidden_layers": 4,
+              "layer_types": ["full_attention", "linear_attention"] * 2}  # fmt: skip
+    assert "qwen35.attention.recurrent_layers = [false, true, false, true]" in convert(
+        read_huggingface(config, "f"), "gguf"
+    )
     assert len(read("glm4moe", nextn_predict_layers=1).layers) == 3
     assert "recurrence" in read("mamba", attention__head_count=0).entry
     table = read_huggingface({"model_type": "gpt_bigcode", "num_hidden_layers": 4}, "f")

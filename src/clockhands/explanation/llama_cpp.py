@@ -37,6 +37,8 @@ IN_CODE = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_s
 """Keys of ``rope.scaling`` that converters write for all architectures, and llama.cpp asks for in the code of a few."""
 BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
 """The bounds of YaRN's ramp in turns that llama.cpp takes where nothing gives others."""
+RECURRENT = "attention.recurrent_layers"
+"""The key that lists which layers do not attend, in architectures of which only every few do."""
 WINDOW_KEYS = ("attention.sliding_window", "attention.sliding_window_pattern", "attention.key_length_swa",
                "rope.dimension_count_swa", "rope.freq_base_swa")  # fmt: skip
 """Keys that mean something of architectures with windows alone."""
@@ -162,11 +164,14 @@ def _make_layers(
             length = length or keys.get(key)
         if scale:
             temperature = local_temperature = f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p"
-    # Layers without attention have no heads of keys, or stand between those of an interval.
-    heads, interval = keys.get("attention.head_count_kv"), facts["attention_every"].get(model, 1)
-    interval = (keys.count("full_attention_interval", interval) or 1) if interval > 1 else 1
+    interval, heads = facts["attention_every"].get(model), keys.get("attention.head_count_kv")
+    recurrent = [number == 0 for number in heads] if isinstance(heads, list) else []
+    if interval is not None:  # such architectures count no heads, but list the layers, or have an interval
+        interval, recurrent = keys.count("full_attention_interval", interval) or 1, keys.get(RECURRENT)
+        if not isinstance(recurrent, list):
+            recurrent = [bool((layer + 1) % interval) for layer in range(count)]
     for layer in range(count):
-        if (layer + 1) % interval or (isinstance(heads, list) and heads[layer : layer + 1] == [0]):
+        if any(recurrent[layer : layer + 1]):
             yield Layer("recurrent", attends=False)
             continue
         still = bool(every) and (layer + 1) % every == 0

@@ -10,6 +10,7 @@ from clockhands.explanation.gguf import FACTORS
 from clockhands.explanation.llama_cpp import (
     BETAS,
     NAMES,
+    RECURRENT,
     find_architecture,
     load_llama_facts,
     parse_flags,
@@ -44,8 +45,11 @@ def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dic
     beside = rotation.amplitude / (temperature_of(rotation.factor, 1.0) if yarn else 1.0)
     entries |= {NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {}
     attends = [int(layer.attends) for layer in positions.layers]
-    if not all(attends):
+    every = load_llama_facts()["attention_every"].get(model)
+    if every is None and not all(attends):
         entries["attention.head_count_kv"] = attends
+    elif every and attends != [int((layer + 1) % every == 0) for layer in range(len(attends))]:
+        entries[RECURRENT] = [not number for number in attends]
     windows = [layer.window for layer in positions.layers]
     if any(windows):
         size = max(filter(None, windows))
