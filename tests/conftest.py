@@ -27,11 +27,15 @@ if os.environ.get("CHECK_SHAPES"):
     install_import_hook("clockhands", "beartype.beartype")
 
 import torch
+from hypothesis import HealthCheck, settings
 
 from tests.curves import leave_curves_empty
 from tests.shaped import is_place, is_shaped
 from tests.shared import Logged
 
+# No clock decides whether a test passes: the first example alone may take seconds where others compute too.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 # One thread for each process of tests, unless the environment says otherwise.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
 # Pytest's plugin for logging is off (see ``logged``). As beside it, what nobody listens to is not printed.

@@ -229,3 +229,16 @@ def test_a_tokenizer_that_brings_code_runs_none_and_asks_nothing(
 def test_an_empty_sentence_is_refused_before_the_model_is_opened(sentence: str, capsys: Capture) -> None:
     assert main(["inspect", "no-such-folder", "--sentence", sentence]) == 2
     assert "--sentence is empty; give a sentence of at least two tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [(".", "index.html exists and is no report of Clockhands"), ("index.html/deep", "index.html is no folder")],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_the_model_is_opened(
+    out: str, message: str, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "index.html").write_text("a page of my own")
+    assert main(["inspect", "no-such-folder", "--out", str(tmp_path / out)]) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]

@@ -108,7 +108,7 @@ ANYTHING = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(st.sampled_from(KEYS), ANYTHING))
 def test_any_configuration_is_read_and_told_or_refused_in_one_sentence(raw: dict[str, Any]) -> None:
     try:

@@ -118,6 +118,7 @@ VOCABULARY = 300
 _LLAMA = {"hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 40,
           "num_hidden_layers": 2, "max_position_embeddings": 64, "vocab_size": VOCABULARY}  # fmt: skip
 _GPT2 = {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 80, "vocab_size": VOCABULARY}
+_YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
 IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 MODELS: dict[str, Any] = {
     "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, **IDS)),
@@ -224,13 +225,16 @@ def convert(model: Any, tokenizer: Any = None) -> None:
 
 
 def test_the_reason_for_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
     opt = hf.OPTConfig(hidden_size=16, num_attention_heads=2, ffn_dim=16, num_hidden_layers=1, word_embed_proj_dim=16)
     cases = {
         "not of opt": hf.OPTForCausalLM(opt),
-        "by the rule 'yarn'": hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, rope_parameters=yarn)),
+        "by the rule 'yarn'": hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, rope_parameters=_YARN)),
         "activation": hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, activation_function="tanh")),
         "no language model": hf.GPT2Model(hf.GPT2Config(**_GPT2)),
+        # A setting that no option of ours says is refused by its name.
+        "scale_attn_by_inverse_layer_idx is True": hf.GPT2LMHeadModel(
+            hf.GPT2Config(**_GPT2, scale_attn_by_inverse_layer_idx=True)
+        ),
     }
     for reason, model in cases.items():
         with pytest.raises(UsageError, match=reason):
@@ -238,12 +242,6 @@ def test_the_reason_for_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(support, "LARGEST", 100)
     with pytest.raises(UsageError, match="and a page runs at most 100"):
         convert(make_model("gpt2"))
-
-
-def test_settings_that_no_option_of_ours_says_are_refused_by_name() -> None:
-    model = hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, scale_attn_by_inverse_layer_idx=True)).eval()
-    with pytest.raises(UsageError, match="scale_attn_by_inverse_layer_idx is True"):
-        convert(model)
 
 
 def test_what_computes_something_else_is_found_by_its_logits() -> None:
@@ -255,9 +253,8 @@ def test_what_computes_something_else_is_found_by_its_logits() -> None:
 
 
 def test_what_a_page_does_not_run_is_recorded_with_the_reason(tmp_path: Path) -> None:
-    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
     torch.manual_seed(0)
-    hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, **IDS, rope_parameters=yarn)).save_pretrained(tmp_path)
+    hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, **IDS, rope_parameters=_YARN)).save_pretrained(tmp_path)
     make_tokenizer(starts=True).save_pretrained(tmp_path)
     recorded = prepare_checkpoint(str(tmp_path), "theirs", "theirs", ["Tom bit a dog"])
     assert not recorded.is_live

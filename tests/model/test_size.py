@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError
@@ -35,7 +35,7 @@ def test_presets_are_counted_as_they_are_built(name: str) -> None:
     assert count_parameters(config) == built(config)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     st.fixed_dictionaries(
         {

@@ -71,10 +71,13 @@ def run(options: Options) -> int:
     if options.side == "both" and len(options.model) > 1:
         raise UsageError("--side both sets two stacks of one model side by side; give one model, or one side of two")
     prepare(options)
+    from clockhands.report import put_side_by_side, show, write
+    from clockhands.report.write import find_earlier_files
+
+    if not options.json:
+        find_earlier_files(Path(options.out))
     sides: tuple[Side | None, ...] = ("encoder", "decoder") if options.side == "both" else (options.side,)
     each_model = [_inspect(model, side, options) for model in options.model for side in sides]
-    from clockhands.report import put_side_by_side, show, write
-
     findings = each_model[0] if len(each_model) == 1 else put_side_by_side(*each_model)
     reasons = dict.fromkeys(
         str(item.details["not comparable"]) for item in findings if "not comparable" in item.details

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -391,7 +392,7 @@ def _read_positions(subject: Subject, kernels: Tensor | None) -> tuple[dict[str,
         return scheme | {"name": "sinusoidal", "options": options, "frequencies": frequencies}, rows_ND
     frequencies = _read_rotation(subject)
     if frequencies:
-        layout = "interleaved" if getattr(subject, "interleaved", False) else "half"
+        layout = "interleaved" if subject.interleaved else "half"
         options = {"layout": layout, **_find_base(frequencies)}
         return scheme | {"name": "rope", "options": options, "frequencies": frequencies}, None
     return scheme | {"name": "none" if kernels is None else "bias"}, None
@@ -399,15 +400,11 @@ def _read_positions(subject: Subject, kernels: Tensor | None) -> tuple[dict[str,
 
 def _read_rotation(subject: Subject) -> list[float]:
     """Return the radians per position of each rotating pair: of the first layer that has any."""
-    for module in subject.model.modules():
-        if isinstance(module, RoPE):
-            own: list[float] = module.frequencies().detach().tolist()
-            return own
-    for name, buffer in subject.model.named_buffers():
-        if name.endswith("inv_freq") and "original" not in name:
-            theirs: list[float] = buffer.detach().double().flatten().tolist()
-            return theirs
-    return []
+    own = (module.frequencies() for module in subject.model.modules() if isinstance(module, RoPE))
+    buffers = subject.model.named_buffers()
+    theirs = (buffer for name, buffer in buffers if name.endswith("inv_freq") and "original" not in name)
+    frequencies: list[float] = next(chain(own, theirs), torch.zeros(0)).detach().flatten().tolist()
+    return frequencies
 
 
 def _find_base(frequencies: Sequence[float]) -> dict[str, float]:

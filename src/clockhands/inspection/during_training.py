@@ -184,8 +184,9 @@ def _measure_mixing(subject: Subject, windows: Windows) -> dict[str, float]:
     for layer in recorded.layers:
         mixed = measure_mixed_share(layer, recorded.measured_T)
         if mixed is not None:
-            shares[f"mixed share of QK, layer {layer.index + 1}"] = mixed.share
-            shares[f"mixed share of QK by chance, layer {layer.index + 1}"] = mixed.by_chance
+            share, by_chance, _ = mixed
+            shares[f"mixed share of QK, layer {layer.index + 1}"] = share
+            shares[f"mixed share of QK by chance, layer {layer.index + 1}"] = by_chance
     return shares
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def write(findings: Findings, folder: str | Path, *, name: str = "index.html", t
     """
     folder = Path(folder)
     with lock_folder(folder, wait=PATIENCE):
-        stale = _find_earlier_files(folder, name)
+        stale = find_earlier_files(folder, name)
         contents = _compose_files(findings, name, title)
         for path in stale - set(contents):
             (folder / path).unlink(missing_ok=True)
@@ -60,12 +61,15 @@ def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str
     return {path: text.encode("utf8") for path, text in out.items()} | preview
 
 
-def _find_earlier_files(folder: Path, name: str) -> set[str]:
-    """Return the paths of the files of an earlier report in the folder.
+def find_earlier_files(folder: Path, name: str = "index.html") -> set[str]:
+    """Return the paths of the files of an earlier report in the folder; a command asks before it measures for long.
 
-    Raises UsageError if the page or the JSON is there and is not a report of ours.
+    Raises UsageError if the page or the JSON is there and is not a report of ours, or no folder can be made there.
     """
     advice = "choose another folder, or move the file away"
+    above = next(path for path in (folder, *folder.parents) if os.access(path, os.F_OK))
+    if not above.is_dir():
+        raise UsageError(f"no report can be written into {folder}: {above} is no folder; {advice}")
     index = folder / name
     if index.exists() and GENERATOR.encode() not in index.read_bytes()[:2000]:
         raise UsageError(f"{index} exists and is no report of Clockhands; {advice}")
@@ -100,12 +104,8 @@ def show(findings: Findings, console: Console | None = None) -> None:
             console.print(Text.assemble(_get_symbol(finding), (replace_controls(finding.question), "bold")))
             console.print(Padding(Text(replace_controls(finding.verdict, lines=True)), (0, 0, 0, 3)))
     for finding in skipped:
-        line = Text.assemble(
-            _get_symbol(finding),
-            replace_controls(finding.question),
-            " ",
-            replace_controls(finding.verdict.replace("\n", " ")),
-        )
+        reason = finding.verdict.replace("\n", " ")
+        line = Text.assemble(_get_symbol(finding), replace_controls(f"{finding.question} {reason}"))
         line.stylize("bright_black")
         console.print(line)
     console.print()

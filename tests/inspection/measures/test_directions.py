@@ -130,12 +130,12 @@ def test_a_layer_that_reads_words_and_positions_apart_mixes_nothing() -> None:
     model = planted.previous_token()
     _, recorded = planted.subject_of(model)
     apart = measure_mixed_share(recorded.layers[0], recorded.measured_T)
-    assert apart is not None and apart.share < 0.05 and apart.num_directions <= HALF
+    assert apart is not None and apart[0] < 0.05 and apart[2] <= HALF
     key = model.encoder.layer[0].attention.self.key.weight
     with torch.no_grad():
         key.copy_(torch.cat([key[HALF:], key[:HALF]]))  # each head's keys now read what its queries do not
     crossed = measure_mixed_share(recorded.layers[0], recorded.measured_T)
-    assert crossed is not None and crossed.share > 5 * apart.share
+    assert crossed is not None and crossed[0] > 5 * apart[0]
 
 
 def test_without_positions_there_are_no_directions_of_theirs() -> None:

@@ -57,7 +57,7 @@ def test_at_most_two_panels_stand_beside_each_other() -> None:
 NUMBERS = st.one_of(st.none(), st.floats(allow_subnormal=False, min_value=-1e30, max_value=1e30), st.integers(-9, 9))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), kind=st.sampled_from(["line", "points", "bars", "stack"]), name=st.text(max_size=8))
 def test_whatever_the_values_the_result_is_well_formed(data: st.DataObject, kind: Any, name: str) -> None:
     y = tuple(data.draw(st.lists(NUMBERS, min_size=1, max_size=6)))

@@ -232,7 +232,7 @@ def test_every_recipe_of_the_project_reads_and_its_resolved_form_reads_back(path
     assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.fixed_dictionaries(
         {},

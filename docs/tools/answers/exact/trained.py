@@ -112,12 +112,12 @@ def _measure_layer(layer: Layer, recorded: Capture) -> Numbers:
     """
     mixed = measure_mixed_share(layer, recorded.measured_T)
     assert mixed is not None, "positions have directions in every layer of this encoder"
-    number = layer.index + 1
+    (share, by_chance, num_directions), number = mixed, layer.index + 1
     return {
-        f"mixed in QK, layer {number}": 100 * mixed.share / mixed.by_chance,
-        f"mixed share of QK, layer {number}": 100 * mixed.share,
-        f"mixed share of QK by chance, layer {number}": 100 * mixed.by_chance,
-        f"directions, layer {number}": mixed.num_directions,
+        f"mixed in QK, layer {number}": 100 * share / by_chance,
+        f"mixed share of QK, layer {number}": 100 * share,
+        f"mixed share of QK by chance, layer {number}": 100 * by_chance,
+        f"directions, layer {number}": num_directions,
     }
 
 

@@ -6,7 +6,6 @@ In names and annotations of tensors ``k`` and ``n`` are the vectors of two bases
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 
@@ -182,19 +181,6 @@ LEAST_POSITION = 0.01
 """Where positions have a smaller share of the variance of the states, their directions are those of noise."""
 
 
-@dataclass(frozen=True)
-class _MixedShare:
-    """The share of ‖M‖² that joins the positions' directions with those outside, the mean over heads.
-
-    ``by_chance``: what it would be if the directions that M reads from on its left had nothing to do with those on its
-    right. ``num_directions``: how many the positions have.
-    """
-
-    share: float
-    by_chance: float
-    num_directions: int
-
-
 def _compute_mixed_share(
     query_HD: Float[Tensor, "H D"], key_HD: Float[Tensor, "H D"], basis_DK: Float[Tensor, "D K"]
 ) -> tuple[float, float]:
@@ -210,8 +196,10 @@ def _compute_mixed_share(
     return float(left + right - 2 * both), float(left * (1 - right) + right * (1 - left))
 
 
-def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> _MixedShare | None:
-    """Return what QᵀK of a layer joins; None where positions have no directions there, or queries a norm.
+def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> tuple[float, float, int] | None:
+    """Return the share of ‖M‖² that joins the positions' directions with others, the same by chance, and their number.
+
+    Shares are means over heads; None where positions have no directions there, or queries a norm.
 
     What positions contribute to a state is its mean over texts, whose covariance is lessened by what chance leaves of
     the tokens in a mean over so many texts. Of a layer that rotates, M is that of two states at the first position.
@@ -228,7 +216,7 @@ def measure_mixed_share(layer: Layer, measured_T: Bool[Tensor, " T"]) -> _MixedS
     query_HKD, key_HKD = _read_projections(layer)
     pairs = [_compute_mixed_share(q, k, basis_DK) for q, k in zip(query_HKD, key_HKD, strict=True)]
     share, by_chance = torch.tensor(pairs, dtype=torch.float64).mean(0).tolist()
-    return _MixedShare(share, by_chance, basis_DK.shape[1])
+    return share, by_chance, basis_DK.shape[1]
 
 
 def _read_projections(layer: Layer) -> tuple[Float[Tensor, "H K D"], Float[Tensor, "H K D"]]:

@@ -133,16 +133,15 @@ def _describe_equal_layers(layers: Sequence[Layer]) -> str:
     """Say which layers have the same weights in their attention, shared or copied; empty where all differ."""
     groups: list[list[Layer]] = []
     for layer in layers:
-        ours, alike = dict(layer.module.named_parameters()), None
+        ours = dict(layer.module.named_parameters())
         for group in groups:
             first = dict(group[0].module.named_parameters())
             equal = ours.keys() == first.keys() and all(torch.equal(ours[name], first[name]) for name in ours)
             if layer.module is group[0].module or (ours and equal):
-                alike = group
-        if alike is None:
-            groups.append([layer])
+                group.append(layer)
+                break
         else:
-            alike.append(layer)
+            groups.append([layer])
     return "".join(
         f" Layers {join_words(str(layer.index + 1) for layer in group)} have the same weights in their attention."
         for group in groups

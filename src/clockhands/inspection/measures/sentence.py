@@ -54,12 +54,11 @@ class SwappedWords(Measure):
     references = ("order ignored", "another sentence")
     method = (
         "Short sentences against the same with two words swapped: built-in English ones such as 'Tom bit a dog', or, "
-        "where a text was given or the training text is known, sentences of that text, in which the two longest words"
-        " are swapped (in those of fewer than four words the first and the last token). Squared change of the mean of "
-        "the last "
-        "hidden states (special tokens left out) over the mean squared distance of two of the sentences: 1 is as "
-        "different as another sentence. A model that ignores order gives exactly 0. For a decoder the source "
-        "stays as it was. Interval: sentences resampled, the distance kept fixed."
+        "where a text was given or the training text is known, sentences of that text, in which the two longest words "
+        "are swapped (in those of fewer than four words the first and the last token). Squared change of the mean of "
+        "the last hidden states (special tokens left out) over the mean squared distance of two of the sentences: 1 is "
+        "as different as another sentence. A model that ignores order gives exactly 0. For a decoder the source stays "
+        "as it was. Interval: sentences resampled, the distance kept fixed."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
     heading = OUTPUT_HEADING
@@ -176,12 +175,12 @@ class SentenceAttention(Measure):
         "The sentence is read beside other texts cut to its length. The input of every attention layer is the mean of "
         "those texts at each position (position) and what the sentence adds to it (token); queries and keys are split "
         "accordingly, and the logits become four terms, token or position of the query with token or position of the "
-        "key, exactly; where layers add what a token and a distance give together, that is a fifth. "
-        "What a layer adds by distance (a bias) and what a rotation does to the "
-        "means belong to position alone. Terms are centred over the keys of each query, for softmax cannot see "
-        "more. The value is the share of position alone in the variance of the logits at ordinary tokens, the "
-        "heads of a layer pooled, the mean over layers; with several sentences, their mean. Other texts: the same "
-        "share in each of them, with the range of the middle 95 %. One sentence is measured whole and has no interval."
+        "key, exactly; where layers add what a token and a distance give together, that is a fifth. What a layer adds "
+        "by distance (a bias) and what a rotation does to the means belong to position alone. Terms are centred over "
+        "the keys of each query, for softmax cannot see more. The value is the share of position alone in the variance "
+        "of the logits at ordinary tokens, the heads of a layer pooled, the mean over layers; with several sentences, "
+        "their mean. Other texts: the same share in each of them, with the range of the middle 95 %. One sentence is "
+        "measured whole and has no interval."
     )
     source = "Ke et al. 2021 (TUPE), eq. 6; made exact by replay"
     heading = SENTENCES_HEADING
