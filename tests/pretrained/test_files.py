@@ -63,21 +63,17 @@ def test_two_threads_leave_standard_output_as_it_was(capfd: pytest.CaptureFixtur
     """The second would put back what the first had put in its place."""
     inside, over = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        with print_to_errors():
-            inside.set()
-            over.wait(0.5)
-
     def follow() -> None:
         inside.wait()
         with print_to_errors():
             over.set()
             time.sleep(0.1)
 
-    threads = [threading.Thread(target=act) for act in (hold, follow)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    second = threading.Thread(target=follow)
+    second.start()
+    with print_to_errors():
+        inside.set()
+        over.wait(0.5)
+    second.join()
     os.write(1, b"out")
     assert capfd.readouterr() == ("out", "")

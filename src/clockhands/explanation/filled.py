@@ -60,15 +60,6 @@ def load_families() -> dict[str, dict[str, Any]]:
     return read_facts("families.json")
 
 
-def _load_transformers4() -> dict[str, dict[str, Any]]:
-    """Return what classes of transformers 4.57.1 have, and those of transformers 5 no longer, or apply otherwise.
-
-    ``defaults``: of keys. ``kinds``: architectures with a table for each kind of layer: the key of the base of ``full``
-    layers and of ``local`` ones, those with a window, each with its default; ``scaled``: the rule is for these too.
-    """
-    return read_facts("transformers4.json")
-
-
 @dataclass(frozen=True)
 class Filled:
     """The part of a configuration that reads text.
@@ -190,9 +181,14 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
 
 
 def _write_as_before(raw: dict[str, Any]) -> None:
-    """Change a file to what transformers 4.57 makes of it, in the keys of transformers 5."""
+    """Change a file to what transformers 4.57 makes of it, in the keys of transformers 5.
+
+    ``transformers4.json`` has what its classes have otherwise: ``defaults`` of keys, and ``kinds``: where each kind of
+    layer has a table, the key and default of the base of ``full`` layers and of ``local`` ones, those with a window;
+    ``scaled``: the rule is for these too.
+    """
     raw.pop("rope_parameters", None)  # which it does not read
-    model, facts = str(raw.get("model_type")), _load_transformers4()
+    model, facts = str(raw.get("model_type")), read_facts("transformers4.json")
     defaults = facts["defaults"].get(model, {})
     if raw.get("rope_scaling", defaults) is None and "rope_scaling" in defaults:  # null is no rule, not the default
         raw["rope_parameters"] = {"rope_type": "default", "rope_theta": raw.get("rope_theta", defaults["rope_theta"])}
@@ -212,9 +208,8 @@ def _write_as_before(raw: dict[str, Any]) -> None:
     if model == "nemotron":
         raw.pop("rope_scaling", None)
     if (kinds := facts["kinds"].get(model)) is not None:
-        full, local = (
-            default if raw.get(key) is None else raw[key] for key, default in (kinds["full"], kinds["local"])
-        )
+        keys = (kinds["full"], kinds["local"])
+        full, local = (default if raw.get(key) is None else raw[key] for key, default in keys)
         scaled = {**rule, "rope_type": kind or "default"}
         near = {**(copy.deepcopy(scaled) if kinds["scaled"] else {"rope_type": "default"}), "rope_theta": local}
         raw["rope_parameters"] = {"full_attention": {**scaled, "rope_theta": full}, "sliding_attention": near}
