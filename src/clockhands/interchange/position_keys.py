@@ -23,8 +23,7 @@ from clockhands.model.config import read_config
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.side_schemes import list_layer_specs
 from clockhands.options import defaults_of, options_of
-from clockhands.pretrained import read_configuration, read_json
-from clockhands.pretrained.files import OWN
+from clockhands.pretrained import is_own, read_configuration, read_json
 from clockhands.schemes import CATALOGUE, RoPE, read_part
 
 Parts: TypeAlias = dict[str, dict[str, Any]]
@@ -72,7 +71,7 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
     """
     path = Path(source)
     raw = read_json(path) if path.is_file() else read_configuration(source)
-    if raw.get("model_type") == OWN:
+    if is_own(raw):
         config = read_config(raw.get("transformer") or {})
         if config.architecture == "encoder-decoder":
             sentence = f"{source} has an encoder and a decoder, and a configuration of {model_type} describes one stack"

@@ -236,11 +236,8 @@ def numbers(
     spell = partial(make_pair, source=source, target=target)
     digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
     rounds = _round(largest, digits[-1]) if longer else []
-    parts = {
-        "train": [*chosen[:train], *rounds],
-        "validation": chosen[train : train + validation],
-        "test": chosen[train + validation :],
-    }
+    held_out = {"validation": chosen[train : train + validation], "test": chosen[train + validation :]}
+    parts = {"train": [*chosen[:train], *rounds], **held_out}
     splits: dict[str, Items] = {name: Made(partial(list, numbers), spell) for name, numbers in parts.items()}
 
     @cache
@@ -256,25 +253,20 @@ def numbers(
 
     for count in digits if longer else ():
         splits[f"longer-{count}"] = Made(partial(lambda count: draw_longer()[count], count), lambda pair: pair)
-    facts: dict[str, Fact] = {
-        "source language": source,
-        "target language": target,
-        "largest number trained on": largest,
-    }
+    facts: dict[str, Fact] = {"source language": source, "target language": target}
+    facts["largest number trained on"] = largest
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
     drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
-    populations: tuple[Population, ...] = (drawn,)
-    if largest < 10**6:
-        populations = (_Spelled(quotas, source, largest), drawn)
+    listed: tuple[Population, ...] = (_Spelled(quotas, source, largest),) if largest < 10**6 else ()
     redraw = partial(
         draw_other_numbers, largest=largest, trained=chosen[:train], held_out=frozenset(chosen[train:]),
         measure=measure if longer else None, spell=spell, rounds=rounds, seed=seed,
     )  # fmt: skip
 
     def list_morphemes() -> tuple[Morphemes, Morphemes]:
-        return _list_morphemes(source, len(str(largest)) + 3), _list_morphemes(target, len(str(largest)) + 3)
+        return _list_morphemes(source, digits[-1]), _list_morphemes(target, digits[-1])
 
-    return Corpus("numbers", "translation", splits, description, facts, list_morphemes, populations, redraw)
+    return Corpus("numbers", "translation", splits, description, facts, list_morphemes, (*listed, drawn), redraw)
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
