@@ -53,6 +53,7 @@ def place(tmp_path: Path, monkeypatch: Patch) -> Path:
     Path("russian.txt").write_text("Часы идут. " * 400)
     Path("notes").mkdir()
     Path("notes", "README.md").write_text("What I know of clocks.")
+    Path("notes", "tokenizer.json").write_text("{}")
     Path("filed").mkdir()
     Path("filed", "report").write_text("")
     save_model(tmp_path / "llama", "llama")
@@ -101,7 +102,7 @@ def test_a_trained_model_is_written_as_it_was_trained(capsys: Capture) -> None:
         (["llama", "--margin", "0"], "argument --margin: the value is 0.0, but must be above 0"),
         (["llama", "--trained", "20"], "a trained length of 20 tokens is too short"),
         (["llama", "--out", "llama"], "llama holds a model already"),
-        (["llama", "--out", "notes"], "notes holds README.md, which would be replaced; name another folder"),
+        (["llama", "--out", "notes"], "notes holds README.md and tokenizer.json, which would be replaced"),
         (["llama", "--out", "filed"], "filed/report is a file; name another folder with --out"),
         (["llama", "--windows", "full"], "--windows says how to train; give --train STEPS"),
         (["llama", "--only", "measure", "--train", "3"], "--only measure stops before training"),

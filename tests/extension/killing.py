@@ -39,7 +39,7 @@ def act(source: Path, folder: Path, steps: int) -> None:
         [TEXT], "text", TRAINED, LONGEST, texts=8, items=10, evaluations=3, tuning=Tuning(steps, batch=2), command="c"
     )
     with lock_folder(folder):
-        refuse_taken(folder)
+        refuse_taken(folder, source)
         extend(
             open_language_model(source), plan, folder, write_page=lambda findings: write(findings, folder / "report")
         )

@@ -175,11 +175,11 @@ def test_a_command_that_is_killed_while_it_publishes_may_begin_again(
     if changes == 5:
         assert {path.name for path in tmp_path.iterdir()} == {place.name, "config.json", "README.md", "recipe.toml"}
         return
-    write.refuse_taken(tmp_path)
+    write.refuse_taken(tmp_path, tmp_path / "model")
     shutil.rmtree(place)
     (tmp_path / write.MEASURED).unlink(missing_ok=True)
     with pytest.raises(UsageError, match="which would be replaced") if changes else nullcontext():
-        write.refuse_taken(tmp_path)
+        write.refuse_taken(tmp_path, tmp_path / "model")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -44,8 +44,6 @@ _EXTRAS = {
 """What some are given that changes the result, in words."""
 _NUMBERS = itertools.count()
 """Numbers of what is installed, by which a cache knows under which schemes it was filled."""
-_filled: weakref.WeakSet[Any] = weakref.WeakSet()
-"""The caches that were filled under a scheme, which nobody else can read on."""
 
 
 class _Places(NamedTuple):
@@ -146,6 +144,7 @@ class _Watch:
         self.stack = stack
         self.modules = [module for module in stack.modules() if _attends(module)]  # those that read an image too
         self.places: _Places | None = None
+        self.filled = weakref.WeakSet[Any]()  # caches, which nobody reads on when the scheme is gone
         # What reads images beside the stack has a configuration of its own, and keeps its attention.
         configs = {id(config): config for config in (model.config, stack.config)}.values()
         self.before = [(config, config._attn_implementation) for config in configs]
@@ -171,11 +170,8 @@ class _Watch:
                 config._attn_implementation_internal = name
         for module in (*self.modules, self.stack):
             delattr(module, _MARK)
-        for cache in [*_filled]:
-            if getattr(cache, _MARK)[2] == id(self):
-                cache.update = functools.partial(_refuse_cache, cache)
-                delattr(cache, _MARK)  # the next that is installed may have the same id
-                _filled.discard(cache)
+        for cache in self.filled:
+            cache.update = functools.partial(_refuse_cache, cache)
 
     def note_places(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Find where the tokens of this forward pass stand, and hand it to the layers.
@@ -221,7 +217,7 @@ class _Watch:
             if isinstance(mask, Tensor) and mask.dim() == 2 and mask.shape[1] >= total:
                 return _Places(count_from_mask(mask[:, :total].to(tokens.device)), True)
             return _Places(own[:, :1] - past + torch.arange(total, device=tokens.device), True)
-        known, installed, _ = getattr(cache, _MARK, (None, [], 0))
+        known, installed = getattr(cache, _MARK, (None, []))
         if known is None or installed != [entry.number for entry in self.list_installed()] or known.shape[1] < past:
             names = self.list_installed()
             raise UsageError(f"the cache holds {past} tokens that were read without {names}; begin with a new cache")
@@ -239,8 +235,8 @@ class _Watch:
         made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
         for cache in (_find_cache(_bind(stack, args, named)), *made):
             if hasattr(cache, "get_seq_length"):
-                setattr(cache, _MARK, (places.counted, [entry.number for entry in self.list_installed()], id(self)))
-                _filled.add(cache)
+                setattr(cache, _MARK, (places.counted, [entry.number for entry in self.list_installed()]))
+                self.filled.add(cache)
 
 
 def _find_model(model: Any) -> Any:
@@ -354,8 +350,7 @@ def _find_cache(arguments: dict[str, Any]) -> Any:
 
 def _undo_rotation(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
     """Give a layer the cosine 1 and the sine 0, of the shape of its own."""
-    arguments = inspect.signature(module.forward).bind_partial(*args, **named).arguments
-    waves = arguments.get("position_embeddings")
+    waves = _bind(module, args, named).get("position_embeddings")
     if waves is None:
         return args, named
     if isinstance(waves, tuple) and len(waves) == 2:

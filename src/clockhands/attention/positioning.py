@@ -256,6 +256,6 @@ def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[Any], list[Any]] | tup
     if pos.dim() != 2 or pos.device.type != "cpu" or not can_read(pos):
         return None, None
     if pos.shape[1] == 1:
-        ends = pos[:, 0].tolist() if len(pos) > 1 else [pos.item()]
+        ends = [row[0] for row in pos.tolist()]
         return ends, ends
     return pos.amin(1).tolist(), pos.amax(1).tolist()

@@ -89,7 +89,7 @@ def run(options: Options) -> int:
 
     folder = Path(options.out)
     if options.only is None:
-        refuse_taken(folder)
+        refuse_taken(folder, options.run)
     elif said := list_given(options, ("evaluations",)):
         raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
     make_tuning(options)
@@ -114,7 +114,7 @@ def run(options: Options) -> int:
             page = write_page(findings)
     else:
         with lock_folder(folder), ProgressCounter() as progress:
-            refuse_taken(folder)  # another process may have written it while this one waited
+            refuse_taken(folder, options.run)  # another process may have written it while this one waited
             model, plan = _open(options)
             if plan.longest == plan.trained:
                 raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")

@@ -63,14 +63,18 @@ KEPT_KEYS = {
 DETAILS = {"group": "What was written"}
 
 
-def refuse_taken(folder: Path) -> None:
-    """Raise UsageError for a folder that holds a model, or files that would be replaced: nothing is overwritten."""
+def refuse_taken(folder: Path, source: str | Path) -> None:
+    """Raise UsageError for a folder that holds a model, or files that would be replaced: nothing is overwritten.
+
+    ``source``: of the model that is extended, whose files are copied if it is a folder.
+    """
     if (folder / CONFIG).exists():
         raise UsageError(f"{folder} holds a model already; name another folder with --out")
     for path in (folder, folder / REPORT):
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path} is a file; name another folder with --out")
-    taken = [name for name in (*LEFT, WEIGHTS, GENERATION, TOKENIZER) if (folder / name).exists()]
+    written = {*LEFT, WEIGHTS, GENERATION, TOKENIZER, *(path.name for path in Path(source).glob("[!.]*"))}
+    taken = sorted(name for name in written if (folder / name).is_file())
     stopped = (folder / MEASURED).exists() or (folder / STAGE).exists()  # a command that left them, and goes on
     if taken and not stopped:
         raise UsageError(f"{folder} holds {join_words(taken)}, which would be replaced; name another folder with --out")
@@ -141,7 +145,7 @@ def write_extended(
 
     Raises UsageError where the folder holds a model already.
     """
-    refuse_taken(folder)
+    refuse_taken(folder, model.source)
     with stage(folder) as place:
         written = write_checked(model, method, trained, longest, place, tuned)
         publish(place, folder)
