@@ -130,10 +130,15 @@ def test_a_badge_and_a_card_are_written(capsys: Capture, tmp_path: Path) -> None
     assert main(command) == 0
     assert "transformers" in badge.read_text()
     assert "How gpt2:causal handles position" in card.read_text()
-    (tmp_path / "README.md").write_text("# My model")
-    assert main([*command[:-1], str(tmp_path / "README.md")]) == 2 and main(command) == 0, "its own is written again"
-    assert (tmp_path / "README.md").read_text() == "# My model"
-    assert "README.md exists, and no earlier check wrote it; name another file" in capsys.readouterr().err
+    assert main(command) == 0, "its own are written again"
+    drawn = '<svg xmlns="http://www.w3.org/2000/svg" width="20" role="img" aria-label="logo"/>\n'
+    for option, name, text in (("--card", "README.md", "## How to use my model\n"), ("--badge", "logo.svg", drawn)):
+        (tmp_path / name).write_text(text)
+        capsys.readouterr()
+        assert main([*command[:-4], option, str(tmp_path / name)]) == 2
+        out, err = capsys.readouterr()
+        assert f"{name} exists, and no earlier check wrote it; name another file" in err
+        assert (out, (tmp_path / name).read_text()) == ("", text), "nothing was checked before, or written"
     assert main(["check", "--type", "bert", "--tiny", "--badge", str(badge)]) == 2
     assert "name one" in capsys.readouterr().err
 

@@ -112,7 +112,7 @@ class Options(Device):
 
 
 def _validate(options: Options) -> None:
-    """Raise UsageError for options that exclude each other."""
+    """Raise UsageError for options that exclude each other, and for a badge or a card in place of something else."""
     if [bool(options.model), bool(options.type), options.list].count(True) != 1:
         raise UsageError("name one thing to check: a model or --type NAME (or --list)")
     if options.served and not str(options.model).startswith(("http://", "https://")):
@@ -125,6 +125,14 @@ def _validate(options: Options) -> None:
         if getattr(options, mode) and used and not outruled:
             label = f"{options.model} (a runtime)" if mode == "runtime" else f"--{mode}"
             raise UsageError(f"{label} does not go with {', '.join(used)}: {why}")
+    for name, mark in ((options.badge, b'aria-label="position: '), (options.card, b" handles position")):
+        path = Path(name or "new")
+        if name and (not path.name or path.is_dir()):
+            raise UsageError(f"{path} is a folder: name a file to write to")
+        if name and path.is_file() and path.stat().st_size:
+            with path.open("rb") as stream:
+                if mark not in stream.readline(4096):
+                    raise UsageError(f"{path} exists, and no earlier check wrote it; name another file")
 
 
 def split_names(text: str | None) -> list[str] | None:
@@ -293,14 +301,6 @@ def _write_files(results: Sequence[Result], deviation: Deviation | None, options
     from clockhands.report import write
     from clockhands.report.badge import make_badge
 
-    for name, begins in ((options.badge, b"<svg"), (options.card, b"## How ")):
-        path = Path(name or "new")
-        if name and (not path.name or path.is_dir()):
-            raise UsageError(f"{path} is a folder: name a file to write to")
-        if name and path.is_file() and path.stat().st_size:
-            with path.open("rb") as stream:
-                if stream.read(len(begins)) != begins:
-                    raise UsageError(f"{path} exists, and no earlier check wrote it; name another file")
     if options.badge:
         message, light = describe_badge(results[0])
         title = f"{results[0].summary()}. {describe_versions(results[0])}"
