@@ -207,15 +207,6 @@ class Encoder(Correct):
     new_cache = None  # type: ignore[assignment]
 
 
-@fails(*REUSED)
-class OffsetDropped(Correct):
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        return super().positions_of(ids, mask, positions, 0)
-
-    def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
-        return torch.zeros_like(places) if positions is None else super().documents_of(ids, places, positions, cache)
-
-
 @fails(*REUSED, *UNEVEN, "causal.future", "causal.prefix", "packing.block_mask", "length.short")
 class NoCausalMask(Correct):
     """Every token of a document sees all of it."""
@@ -278,7 +269,7 @@ class BagOfWords(Encoder):
 
 @fails(
     *("batch.alone", "batch.order", "batch.unequal", "cache.prefill", "cache.reorder"),
-    *("packing.positions", "packing.block_mask"),
+    *("padding.beside", "packing.positions", "packing.block_mask"),
 )
 class RowTable(Correct):
     """A position table indexed by the row of the batch, as with axes exchanged."""
@@ -293,26 +284,25 @@ class DropoutLeftOn(Correct):
         return nn.functional.dropout(self.embed(ids), 0.2, training=True)
 
 
-@fails("positions.explicit", "padding.left.positions", "cache.padded", "cache.prefill")
-class ExplicitOffByOne(Absolute):
-    max_length = 66
-
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        return super().positions_of(ids, mask, None if positions is None else positions + 1, start)
-
-
-@fails("shift")
-class MismatchedPairs(Correct):
-    """Angles laid out for neighbouring pairs, rotation by halves."""
-
-    def lay_out(self, angles):  # type: ignore[no-untyped-def]
-        return angles.repeat_interleave(2, -1)
-
-
 @fails("packing.positions")
 class OneDocument(Correct):
     def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
         return torch.zeros_like(places)
+
+
+class OneRowPacked(Correct):
+    """Documents are taken in one row alone, as kernels for texts of unequal length want them: no mistake."""
+
+    def forward(self, ids, mask=None, positions=None, cache=None):  # type: ignore[no-untyped-def]
+        restarts = positions is not None and (positions.diff(dim=1) < 0).any()
+        if len(ids) > 1 and (restarts or (mask is not None and mask.dim() == 4)):
+            raise ValueError("packed documents are taken in one row")
+        return super().forward(ids, mask, positions, cache)
+
+
+@fails("packing.positions")
+class OneRowOfOneDocument(OneDocument, OneRowPacked):
+    pass
 
 
 @fails("packing.gaps")
@@ -420,16 +410,6 @@ class CountsPadsWhenDecoding(Correct):
         return super().positions_of(ids, None if start and ids.shape[1] == 1 else mask, positions, start)
 
 
-@fails("cache.prefill")
-class ChunkReadsOldPads(Correct):
-    """The mask of a later chunk covers that chunk alone."""
-
-    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
-        if mask is not None and mask.dim() == 2 and mask.shape[1] > ids.shape[1] > 1:
-            mask = torch.cat([torch.ones_like(mask[:, : -ids.shape[1]]), mask[:, -ids.shape[1] :]], 1)
-        return super().allowed(ids, mask, documents, cache)
-
-
 @fails("cache.rollback_rows")
 class OnlyLeadingPadsAreMasked(Correct):
     """Of a mask only where the text begins is read: holes in it are attended to."""
@@ -479,17 +459,6 @@ class BiasInLowPrecision(Alibi):
     def bias(self, positions, new):  # type: ignore[no-untyped-def]
         dtype = self.head.weight.dtype
         return self.steep.to(dtype)[:, None, None] * positions[:, None, None].to(dtype)
-
-
-@fails("precision.order")
-class KeepsTheFirstPrecision(Correct):
-    def rotate(self, x, places):  # type: ignore[no-untyped-def]
-        tables = self.__dict__.setdefault("tables", {})
-        key = (places.shape, int(places[0, 0]), int(places.sum()))
-        if key not in tables:
-            angles = self.lay_out(self.angles(places, x))
-            tables[key] = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        return self.turn(x, *tables[key]).to(x.dtype)
 
 
 @fails("batch.unequal")

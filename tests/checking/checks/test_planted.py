@@ -36,7 +36,7 @@ def named(found: dict[str, str], verdict: str) -> set[str]:
     return {check for check, each in found.items() if each == verdict}
 
 
-@pytest.mark.parametrize("kind", [p.Correct, p.Absolute, p.Alibi, p.Encoder])
+@pytest.mark.parametrize("kind", [p.Correct, p.Absolute, p.Alibi, p.Encoder, p.OneRowPacked])
 def test_a_correct_model_passes(kind: type[p.Correct]) -> None:
     found = verdicts(kind)
     assert named(found, "FAIL") == set()
@@ -140,3 +140,20 @@ def test_what_moves_with_the_place_of_the_query_is_told_from_a_mistake(mistake: 
     edits = [(scratch.QROT, mistake)] + ([(scratch.KROT, "pass")] if mistake.startswith("q, k") else [])
     (outcome,) = scratch.examine(scratch.build("rope", 0, *edits), ["shift"])
     assert (outcome.verdict, why in outcome.reason) == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    ("beside", "verdict"), [("F.pad(x, (0, 0, 1, 0))[:, :-1]", "PROPERTY"), ("x.mean(1, keepdim=True)", "FAIL")]
+)
+def test_what_reaches_earlier_tokens_beside_attention_excuses_no_packing(beside: str, verdict: str) -> None:
+    """A convolution over the tokens before carries one document into the next; a mean over the text is a mistake."""
+    attention = "x + self.attention(self.first(x), *rest)"
+    model = scratch.build("rope", 0, (attention, f"{attention} + {beside}"))
+    for check, model.packs in (("packing.positions", True), ("cache.rollback_rows", False)):
+        assert [o.verdict for o in scratch.examine(model, [check])] == [verdict], check
+
+
+def test_packed_rows_that_are_refused_together_are_told() -> None:
+    (subject,) = from_model(adapter(p.OneRowPacked), "one row")
+    (outcome,) = run_checks(subject, select(["packing.positions"]))
+    assert (outcome.verdict, outcome.reason) == ("PASS", "one packed row at a time: two together are refused")

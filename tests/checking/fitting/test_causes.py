@@ -13,7 +13,6 @@ from tests.checking.scratch.ports import scratch
 
 COUNTED, MASKED = "torch.arange(past, past + new", "mask[:, None, None, :].bool())"
 EXTENDED = "k, v = cache.extend(index, k, v)"
-ANGLE, ADDED = "at[:, None, :, None].float()", "scores = scores - ("
 STEP = "torch.arange(past {0} * (past > 0), past {0} * (past > 0) + new"
 
 
@@ -24,12 +23,6 @@ STEP = "torch.arange(past {0} * (past > 0), past {0} * (past > 0) + new"
         ("learned", "cache.steps", (COUNTED, STEP.format("+ 3")), "each decode step stands 3 too late"),
         ("rope", "cache.chunks", (COUNTED, "torch.arange(0, new"), "each later chunk begins at position 0"),
         ("rope", "padding.left.mask", (MASKED, "torch.ones_like(mask)[:, None, None, :].bool())"), "reads the pads"),
-        (
-            "alibi",
-            "cache.steps",
-            (ADDED, "scores = scores - (q.shape[2] > 1) * ("),
-            "each decode step adds no bias by distance",
-        ),
         # The keys of the cache are rotated again in each step; a counter is 1 ahead after each chunk.
         (
             "rope",
@@ -48,7 +41,7 @@ STEP = "torch.arange(past {0} * (past > 0), past {0} * (past > 0) + new"
             "each later chunk stands 1 to 2 too late",
         ),
     ],
-    ids=["angles early", "rows late", "chunk from 0", "pads read", "no bias", "keys again", "chunks late"],
+    ids=["angles early", "rows late", "chunk from 0", "pads read", "keys again", "chunks late"],
 )
 def test_a_check_that_fails_says_where_the_tokens_stand(
     scheme: str, check: str, edit: tuple[str, str], said: str

@@ -41,19 +41,18 @@ CASES = (
     # too late, too early, by one and by two
     ("rope", "cache.steps", ARANGE, STEP.format("- 1"), "each decode step stands 1 too early"),
     ("learned", "cache.steps", ARANGE, STEP.format("+ 2"), "each decode step stands 2 too late"),
-    # once more, half, held, begun anew, never before
+    # begun anew, never before
     ("rope", "cache.steps", ARANGE, FROM.format("past % 12"), "begins positions anew after 11"),
     ("sinusoidal", "cache.steps", ARANGE, FROM.format("max(past, 12)"), "stands at 12 where it should stand before"),
-    # given positions: one on, doubled, halved, the other way
+    # given positions: doubled, halved, the other way
     ("rope", "positions.explicit", GIVEN, GIVEN_AT.format("2 * positions"), "counts each position twice"),
     ("rope", "positions.explicit", GIVEN, GIVEN_AT.format("positions // 2"), "half its position, rounded down"),
     ("rope", "positions.explicit", GIVEN, GIVEN_AT.format("-positions"), "given is rotated the other way"),
-    # pads before and behind
-    ("learned", "padding.right", COUNTED, "mask.long().cumsum(1)", "before 5 pads the text stands 1 too late"),
+    # pads behind
     ("learned", "padding.right", COUNTED, "(mask.long().cumsum(1) - 2).clamp(min=0)", "1 too early in part"),
-    # clamped, wrapped one later and one earlier, rounded
+    # wrapped one earlier
     ("rope", "shift", SPEEDS, SHIFTED.format("(places % 63)"), "begins positions anew after 62"),
-    # the future: one later key, two, all; none; the wrong way round; not itself
+    # the future: two later keys, all; none; the wrong way round; not itself
     ("rope", "causal.future", CAUSAL, "(keys <= queries + 2)[None, None]", "a text sees 2 later keys"),
     ("rope", "causal.future", CAUSAL, "(keys >= 0)[None, None].expand(1, 1, total - past, total)", "sees all later tokens"),
     ("rope", "causal.future", CAUSAL, "(keys >= queries)[None, None]", "tokens and misses every key that was read"),
@@ -63,11 +62,9 @@ CASES = (
     ("rope", "cache.steps", CAUSAL, "((keys <= queries) & ((keys != 5) | (past == 0)))[None, None]", "misses 1 key"),
     # another row's mask; a mask moved to either side
     ("rope", "padding.left.positions", MASKED, ROLLED.format(1), "1 of the pads and misses 1 key, the oldest"),
-    ("rope", "padding.left.positions", MASKED, ROLLED.format(-1), "not see itself at 1 of 20 places"),
     # the batch axis, the sequence axis
     ("sinusoidal", "cache.steps", WAVES, "x = x + self.waves[torch.arange(x.shape[1])]", "begins at position 0"),
     # keys dropped at either end of the cache
-    ("learned", "cache.chunks", OLD, DROPPED.format("1:", "-1:"), "the oldest and sees 3 keys more than once"),
     ("learned", "cache.chunks", OLD, DROPPED.format(":1", ":-1"), "misses 3 keys and sees 1 key more than once"),
     # queries, keys
     ("rope", "cache.steps", KROT, "k = rotate(k, places + (new == 1))", "step with its keys stands 1 too late"),
@@ -78,7 +75,7 @@ CASES = (
     # twice, half, of the other sign, not at all
     ("alibi", "cache.steps", BIASED, "bias = bias - (1 - 0.5 * (new == 1)) * (slopes", "ALiBi's slopes halved"),
     ("alibi", "cache.steps", BIASED, "bias = bias - (1 - 2 * (new == 1)) * (slopes", "slopes of the wrong sign"),
-    ("alibi", "cache.steps", BIASED, "bias = bias - (new > 1) * (slopes", "adds no bias by distance"),
+    ("alibi", "cache.steps", BIASED, "bias = bias - (new > 1) * (slopes", "each decode step adds no bias by distance"),
     ("learned", "cache.steps", TABLE, "x = x + self.table(places) * (new > 1)", "no position added"),
     ("learned", "cache.steps", LARGE, "x = self.tokens(ids) * (48 if past else 48**0.5)", "its tokens by √48, once more"),
     # another rotation in single steps alone: its base, its layout; a temperature; a convolution that the cache lacks

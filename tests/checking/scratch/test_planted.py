@@ -11,18 +11,18 @@ VALUES = "torch.cat([old[0], k], 2), torch.cat([old[1], v], 2)"
 # One of each kind, with a check that it fails: a place, the mask's positions, an end, a mask, a cache, a table, a bias.
 FAST = {
     ("rope", "1 too late"): "cache.reorder",
-    ("sinusoidal", "half"): "cache.reorder",
+    ("sinusoidal", "half its position, rounded down"): "cache.reorder",
     ("rope", "bfloat16"): "shift",
     ("learned", "from the end"): "causal.prefix",
-    ("rope", "1 later"): "causal.future",
+    ("rope", "a text sees 1 later key"): "causal.future",
     ("learned", "misses 1 key"): "cache.prefix",
     ("rope", "order"): "cache.chunks",
     ("rope", "layer"): "cache.chunks",
     ("rope", "sign"): "shift",
-    ("learned", "√48"): "cache.reorder",
+    ("learned", "does not multiply its tokens by √48"): "cache.reorder",
     ("alibi", "reads the pads"): "padding.content",
     ("sinusoidal", "row of the batch"): "batch.order",
-    ("sinusoidal", "first row"): "batch.unequal",
+    ("sinusoidal", "first row"): "padding.beside",
 }
 UNCAUGHT = {("learned", "5 too late"), ("learned", "longest row")}
 """What no check calls a fault: a learned table may count pads."""

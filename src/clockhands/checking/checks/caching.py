@@ -181,10 +181,8 @@ def _rollback_rows(subject: Subject) -> Iterator[Measurement]:
     mask[0, 7:10] = False
     positions = torch.cat([subject.arange(1, 5, 7), subject.arange(1, 5, 10)])
     after = subject.logits(rest, mask, positions, cache)
-    for row, kept in ((0, 7), (1, 10)):
-        alone = torch.cat([read[row : row + 1, :kept], rest[row : row + 1]], 1)
-        size = difference(after[row : row + 1], subject.logits(alone)[:, -5:])
-        yield Measurement(size, "2 and 5 drafts of 5 kept")
+    alone = [torch.cat([read[row : row + 1, :kept], rest[row : row + 1]], 1) for row, kept in ((0, 7), (1, 10))]
+    return compare_rows(subject, after, alone, "2 and 5 drafts of 5 kept")
 
 
 @_cache_check("cache.prefix", "state that is kept beside the cache, and not copied with it", uses=("prefix cache",))
@@ -283,10 +281,7 @@ def _compare_forward(subject: Subject, start: int | None) -> Measurement:
 
 
 @_generate_check(
-    "generate.left_padded",
-    "positions shared by rows of unequal length",
-    needs=("mask",),
-    uses=("left-padded generate",),
+    "generate.left_padded", "positions shared by unequal rows", needs=("mask",), uses=("left-padded generate",)
 )
 def _left_padded(subject: Subject) -> Iterator[Measurement]:
     """Left-padded rows of a batch generate what each generates alone."""

@@ -250,9 +250,10 @@ def read_in_pieces(
 
 
 def compare_rows(subject: Subject, together: Tensor, texts: Iterable[Tensor], note: str) -> Iterator[Measurement]:
-    """Yield how far the last logits of each row are from those of its text [1, S] alone."""
+    """Yield how far the last logits of each row are from those of its text [1, S] alone, as far as both go back."""
     for row, ids in zip(together.split(1), texts, strict=True):
-        yield Measurement(difference(row[:, -ids.shape[1] :], subject.logits(ids)), note)
+        length = min(row.shape[1], ids.shape[1])
+        yield Measurement(difference(row[:, -length:], subject.logits(ids)[:, -length:]), note)
 
 
 def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Check]:

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import TOLERANCE, Inapplicable, Measurement, check, difference, new_cache
+from clockhands.checking.checks.check import (
+    TOLERANCE,
+    Inapplicable,
+    Measurement,
+    check,
+    difference,
+    new_cache,
+    refusals,
+)
 from clockhands.checking.models.subject import Subject
 from clockhands.errors import ClockhandsError
 
@@ -90,24 +98,29 @@ def _order(subject: Subject) -> Measurement:
 
 
 @check(
-    "batch.unequal",
-    "one length, one mask or one row's positions for all rows",
-    uses=("batches", "right padding", "left padding by the mask alone", "left-padded generate"),
+    "padding.beside",
+    "one row's positions for all rows",
     needs=("mask",),
+    uses=("left padding by the mask alone", "left-padded generate"),
 )
+def _beside(subject: Subject) -> Measurement:
+    """A row without pads answers beside rows that are padded on the left what it answers alone."""
+    ids = subject.tokens(3, _LENGTH)
+    pads = torch.tensor([[_LENGTH - 6], [_PADS], [0]], device=ids.device)
+    with refusals("the model takes no pads on the left", *_REFUSED):  # of which ``padding.left`` tells
+        together = subject.logits(ids, torch.arange(_LENGTH, device=ids.device) >= pads)
+    return Measurement(difference(together[2:], subject.logits(ids[2:])), "beside 14 pads and 5")
+
+
+@check("batch.unequal", "one length or one mask for all rows", uses=("batches", "right padding"), needs=("mask",))
 def _unequal(subject: Subject) -> Iterator[Measurement]:
-    """Rows of unequal length, padded on the right, answer what each answers alone, as does one beside a left-padded."""
+    """Rows of unequal length, padded on the right, answer what each answers alone."""
     ids, lengths = subject.tokens(3, _LENGTH), (_LENGTH, 13, 6)
     mask = torch.arange(_LENGTH, device=ids.device)[None] < torch.tensor(lengths, device=ids.device)[:, None]
     together = subject.logits(ids, mask)
     for row, length in enumerate(lengths):
         actual = _cut(subject, together[row : row + 1], slice(0, length))
         yield Measurement(difference(actual, subject.logits(ids[row : row + 1, :length])), f"{length} tokens")
-    try:
-        together = subject.logits(ids, mask.flip(0, 1))
-    except _REFUSED:  # pads at the end alone are taken, which ``padding.left`` tells
-        return
-    yield Measurement(difference(together[2:], subject.logits(ids[2:])), "beside rows with pads on the left")
 
 
 @check("deterministic", "randomness left on, or a state that stays behind", uses=("one text after another",))
@@ -158,7 +171,7 @@ def _with_mask(subject: Subject) -> Iterator[Measurement]:
 @check("packing.cache", _BORDERS, needs=("positions", "cache"), uses=("packing beside a mask or a cache",))
 def _with_cache(subject: Subject) -> Iterator[Measurement]:
     """Documents packed by position_ids with use_cache=True do not see each other."""
-    return _compare_packed(subject, cache=new_cache(subject))
+    return _compare_packed(subject, cached=True)
 
 
 @check(
@@ -173,10 +186,8 @@ def _block_mask(subject: Subject) -> Iterator[Measurement]:
     allowed = (documents[:, :, None] == documents[:, None])[:, None]
     if subject.causal:
         allowed = allowed.tril()
-    try:
-        subject.logits(subject.tokens(*documents.shape), allowed)
-    except _REFUSED as fault:
-        raise Inapplicable("the model takes no four-dimensional mask") from fault
+    with refusals("the model takes no four-dimensional mask", *_REFUSED):
+        subject.logits(subject.tokens(*documents.shape)[:1], allowed[:1])
     return _compare_packed(subject, mask=allowed)
 
 
@@ -186,20 +197,34 @@ def _number_documents(subject: Subject) -> Tensor:
     return torch.stack(rows).to(subject.tokens(1, 1).device)
 
 
-def _compare_packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Iterator[Measurement]:
-    """Compare each document in a row with itself alone. Raises Inapplicable where nobody claims to tell them apart."""
+def _compare_packed(subject: Subject, mask: Tensor | None = None, cached: bool = False) -> Iterator[Measurement]:
+    """Compare each document in a row with itself alone; a model that refuses two packed rows is given one at a time.
+
+    Raises Inapplicable where nobody claims to tell documents apart.
+    """
     guessed = mask is None or mask.dim() == 2
     if guessed and not hasattr(subject.adapter, "config") and not getattr(subject.adapter, "packs", False):
         raise Inapplicable("the model does not claim to take documents by their positions (packs=True)")
     documents = _number_documents(subject)
     ids = subject.tokens(*documents.shape)
     positions = torch.cat([torch.cat([subject.arange(1, size) for size in sizes], 1) for sizes in _SIZES])
-    together = subject.packed(ids, mask, positions, cache, documents)
+
+    def read(rows: slice) -> Tensor:
+        cache, own = new_cache(subject) if cached else None, None if mask is None else mask[rows]
+        return subject.packed(ids[rows], own, positions[rows], cache, documents[rows])
+
+    remark = ""
+    try:
+        together = read(slice(None))
+    except _REFUSED:  # as those do that lay documents out in one row, whatever the batch
+        together = torch.cat([read(slice(row, row + 1)) for row in range(len(ids))])
+        remark = "one packed row at a time: two together are refused"
     for row, sizes in enumerate(_SIZES):
         pairs = zip(together[row].split(list(sizes)), ids[row].split(list(sizes)), strict=True)
         for number, (actual, document) in enumerate(pairs, 1):
             own = subject.logits(document[None], positions=subject.arange(1, len(document)))
-            yield Measurement(difference(actual[None], own), f"document {number} of 2 in row {row + 1}")
+            note = f"document {number} of 2 in row {row + 1}"
+            yield Measurement(difference(actual[None], own), note, remark=remark)
 
 
 @check(

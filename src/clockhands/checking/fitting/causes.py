@@ -40,7 +40,7 @@ _AS_FIRST = "is masked as the first row is"
 
 
 def explain_check(subject: Subject, check: str) -> str:
-    """Return why a check of behaviour fails, if mending that in its calls makes it pass; empty otherwise."""
+    """Return why a check fails: what makes it pass if mended, or that tokens pass beside attention; empty otherwise."""
     if check.partition(".")[0] not in _GROUPS or subject.module is None or not subject.aligned:
         return ""
     audible = subject.copy_audible(subject.seed, subject.dtype) if subject.redraw else subject.copy_untouched()

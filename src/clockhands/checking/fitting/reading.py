@@ -153,15 +153,17 @@ def attend_to_itself(attention: Attention, source: bool | None = None) -> Tensor
     return alone.expand(logits.shape)
 
 
-def carries_beside_attention(subject: Subject) -> bool:
-    """Whether a token reaches later ones though each attends to itself alone: by a recurrence or a convolution."""
+def carries_beside_attention(subject: Subject, column: int = 0) -> bool:
+    """Whether the token of a column reaches others though each attends to itself alone: by a state or a convolution."""
     ids = subject.tokens(1, 12)
-    changed, answers = ids.clone(), []
-    changed[:, 0] = subject.other(ids)[:, 0]
+    changed, answers, rest = ids.clone(), [], torch.arange(12) != column % 12
+    changed[:, column] = subject.other(ids)[:, column]
     for text in (ids, changed):
         twin = subject.copy_untouched()
         run = partial(twin.logits, text)
-        answers.append(listen(twin.get_module(), (), 1, lambda _, x: attend_to_itself(x), lambda *_: None, run)[:, 1:])
+        answers.append(
+            listen(twin.get_module(), (), 1, lambda _, x: attend_to_itself(x), lambda *_: None, run)[:, rest]
+        )
     return difference(*answers) > TOLERANCE
 
 

@@ -346,7 +346,9 @@ _DECLARED = (
     ),
     Declared(
         ("packing.", "cache.rollback_rows"),
-        lambda subject: subject.module is not None and subject.causal and carries_beside_attention(subject),
+        lambda subject: (  # a mistake by which later tokens reach earlier ones is no state and no convolution
+            subject.causal and carries_beside_attention(subject) and not carries_beside_attention(subject, -1)
+        ),
         "PROPERTY",
         "beside attention a running state or a convolution carries what stands before, whatever a mask says",
         "no packing; roll all rows back alike",
