@@ -322,8 +322,7 @@ def tell_row(layer: Layer) -> Row:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n in ASKED_FOR_MASKS else pytest.mark.exhaustive) for n in FAMILIES],
+    "name", [pytest.param(n, marks=() if n in ASKED_FOR_MASKS else pytest.mark.exhaustive) for n in FAMILIES]
 )
 def test_layers_see_and_rotate_as_the_model_does(name: str) -> None:
     if name in NOT_COMPARED:

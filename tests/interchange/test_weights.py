@@ -112,10 +112,7 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"norm": "sandwich", "query_key_norm": "head", "token_scale": "sqrt", "activation": "gelu-tanh"},
         {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, {"scheme": "rope", "base": 500.0}]},
     ),
-    "olmo3": (
-        {"norm": "output", "query_key_norm": "joint"},
-        {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, "rope"]},
-    ),
+    "olmo3": ({"norm": "output", "query_key_norm": "joint"}, {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, "rope"]}),
 }
 EXPERT_KEYS = {
     "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "routed_scaling_factor",
@@ -137,10 +134,7 @@ OURS |= {
         {**LATENT, **EXPERTS, "expert_layers": [1, 2, 3], "shared_expert_width": 48, "router": "sigmoid"},
         {"scheme": "rope", "fraction": 1 / 3},
     ),
-    "modernbert": (
-        {**ENCODER, "first_norm": False},
-        {"layers": ["rope", {"schemes": [INTERLEAVED, WINDOW]}]},
-    ),
+    "modernbert": ({**ENCODER, "first_norm": False}, {"layers": ["rope", {"schemes": [INTERLEAVED, WINDOW]}]}),
     "mpnet": ({**ENCODER, **POST}, {"schemes": [{"scheme": "learned", "max_length": 30}, "t5"]}),
 }
 

@@ -134,12 +134,7 @@ def test_a_part_that_nothing_reads_is_told_also_where_it_is_quantised(llama: Pat
     [(4, None, 1, True), (1, None, 1, False), (1, torch.bfloat16, 1, False), (1, None, 4, False), (8, None, 4, True)],
 )
 def test_stored_frequencies_that_are_not_the_configurations_are_told(
-    llama: Path,
-    factor: float,
-    dtype: torch.dtype | None,
-    linear: float,
-    other: bool,
-    recwarn: pytest.WarningsRecorder,
+    llama: Path, factor: float, dtype: torch.dtype | None, linear: float, other: bool, recwarn: pytest.WarningsRecorder
 ) -> None:
     """Files of 2023 hold them, before linear scaling; transformers passes over them, and older programs read them."""
     change_config(llama, rope_scaling={"rope_type": "linear", "factor": linear})
