@@ -104,6 +104,8 @@ def test_the_examples_of_contributing_are_schemes(
                 equals_oracle(name, options, causal, FAR)
             if "encode" not in names[kind].__dict__:
                 equals_oracle_between(name, options, False, [7, 0, 3, 8, 1], [2, 5, 6, 1, 0, 4, 8, 3])
+        own = {"waltz": [{"depth": 0.3}], "one-hand": [{"period": 10.0, "layout": "half"}]}
+        assert VARIANTS[name] == [{}, *own.get(name, [])]
     finally:
         del ORACLES[name], VARIANTS[name]
     if kind == "Waltz":
