@@ -31,10 +31,7 @@ _BORDERS = "documents that read each other; positions that do not restart"
 @check("padding.right", "pads read as text", needs=("mask",), uses=("right padding",))
 def _right(subject: Subject) -> Measurement:
     """Pads after the text, under a mask, change nothing."""
-    ids, pads = _draw(subject)
-    actual = subject.logits(torch.cat([ids, pads], 1), _mask(ids, after=_PADS))
-    actual = _cut(subject, actual, slice(0, _LENGTH))
-    return Measurement(difference(actual, subject.logits(ids)), f"{_PADS} pads after {_LENGTH} tokens")
+    return _compare_padded(subject, after=_PADS)
 
 
 @check(
@@ -45,10 +42,7 @@ def _right(subject: Subject) -> Measurement:
 )
 def _left_mask(subject: Subject) -> Measurement:
     """Pads before the text, under a mask and without position_ids, change nothing."""
-    ids, pads = _draw(subject)
-    actual = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
-    actual = _cut(subject, actual, slice(_PADS, None))
-    return Measurement(difference(actual, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
+    return _compare_padded(subject, before=_PADS)
 
 
 @check(
@@ -59,10 +53,7 @@ def _left_mask(subject: Subject) -> Measurement:
 )
 def _left_positions(subject: Subject) -> Measurement:
     """Pads before the text, under a mask and with position_ids from it, change nothing."""
-    ids, pads = _draw(subject)
-    mask = _mask(ids, before=_PADS)
-    actual = subject.logits(torch.cat([pads, ids], 1), mask, subject.positions(mask))[:, _PADS:]
-    return Measurement(difference(actual, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
+    return _compare_padded(subject, before=_PADS, placed=True)
 
 
 @check(
@@ -73,13 +64,9 @@ def _left_positions(subject: Subject) -> Measurement:
 )
 def _content(subject: Subject) -> Iterator[Measurement]:
     """What stands under the mask does not matter."""
-    ids, pads = _draw(subject)
+    pads = subject.tokens(1, _PADS, salt=7)
     for before, after, note in ((0, _PADS, "pads on the right"), (_PADS, 0, "pads on the left")):
-        read = []
-        for fill in (pads, subject.other(pads)):
-            text = torch.cat([fill[:, :before], ids, fill[:, :after]], 1)
-            logits = subject.logits(text, _mask(ids, before, after))
-            read.append(_cut(subject, logits, slice(before, before + _LENGTH)))
+        read = [_read_padded(subject, fill, before, after) for fill in (pads, subject.other(pads))]
         yield Measurement(difference(read[1], read[0]), note)
 
 
@@ -142,13 +129,20 @@ def _deterministic(subject: Subject) -> Measurement:
     return Measurement(max(sizes), note, tolerance=tolerance)
 
 
-def _draw(subject: Subject) -> tuple[Tensor, Tensor]:
-    """Return a text [1, S], and pads [1, P] that are tokens too."""
-    return subject.tokens(1, _LENGTH), subject.tokens(1, _PADS, salt=7)
+def _compare_padded(subject: Subject, before: int = 0, after: int = 0, placed: bool = False) -> Measurement:
+    """Compare a text beside pads, which are tokens too, with the text alone."""
+    actual = _read_padded(subject, subject.tokens(1, _PADS, salt=7), before, after, placed)
+    note = f"{_PADS} pads {'before' if before else 'after'} {_LENGTH} tokens"
+    return Measurement(difference(actual, subject.logits(subject.tokens(1, _LENGTH))), note)
 
 
-def _mask(ids: Tensor, before: int = 0, after: int = 0) -> Tensor:
-    return torch.nn.functional.pad(torch.ones_like(ids, dtype=torch.bool), (before, after))
+def _read_padded(subject: Subject, pads: Tensor, before: int, after: int, placed: bool = False) -> Tensor:
+    """Return the logits of a text beside pads under a mask, and at its positions by the mask where it is ``placed``."""
+    ids = subject.tokens(1, _LENGTH)
+    mask = torch.nn.functional.pad(torch.ones_like(ids, dtype=torch.bool), (before, after))
+    text = torch.cat([pads[:, :before], ids, pads[:, :after]], 1)
+    logits = subject.logits(text, mask, subject.positions(mask) if placed else None)
+    return _cut(subject, logits, slice(before, before + _LENGTH))
 
 
 def _cut(subject: Subject, logits: Tensor, kept: slice) -> Tensor:
