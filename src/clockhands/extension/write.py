@@ -71,7 +71,7 @@ def refuse_taken(folder: Path, source: str | Path) -> None:
     if (folder / CONFIG).exists():
         raise UsageError(f"{folder} holds a model already; name another folder with --out")
     for path in (folder, folder / REPORT):
-        if path.exists() and not path.is_dir():
+        if path.is_file():
             raise UsageError(f"{path} is a file; name another folder with --out")
     written = {*LEFT, WEIGHTS, GENERATION, TOKENIZER, *(path.name for path in Path(source).glob("[!.]*"))}
     taken = sorted(name for name in written if (folder / name).is_file())
@@ -190,10 +190,8 @@ def write_checked(
             f"what was written for {model.source} differs by {max(error, step_error):.2g} in its logits from what was "
             "judged; nothing was kept"
         )
-    change = _differ(by_steps_SV[trained:], expected_SV[trained : len(by_steps_SV)])
-    stale = _differ(again_SV, short_SV)
-    spread = float(expected_SV.std())
-    return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, spread)
+    change, stale = _differ(by_steps_SV[trained:], expected_SV[trained : len(by_steps_SV)]), _differ(again_SV, short_SV)
+    return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, float(expected_SV.std()))
 
 
 def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -327,10 +325,8 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
 
 def make_engine_finding(folder: Path, dependence: int) -> Finding:
     """Return the finding that lists how each program is told the positions of a written model."""
-    verdict = "transformers 5 reads the folder as it is"
-    verdict += (
-        f"; for transformers 4 put {CONFIG4} in the place of config.json." if (folder / CONFIG4).exists() else "."
-    )
+    four = f"; for transformers 4 put {CONFIG4} in the place of config.json" if (folder / CONFIG4).exists() else ""
+    verdict = f"transformers 5 reads the folder as it is{four}."
     if dependence == 1:
         verdict += " vLLM and SGLang use the long list for every text, short ones too."
     return Finding(
