@@ -128,6 +128,7 @@ def test_what_an_adapter_does_not_take_is_not_judged() -> None:
             "gains",
         ),
         ("q = rotate(q, places) * (1 + places / 90)[:, None, :, None]", "PROPERTY", "a temperature by position"),
+        ("q = rotate(q, places) * (1 + places / 90)[:, None, :, None]; places = 0 * places", "FAIL", ""),
         (
             "q = rotate(q, places); a, b = q[..., 0::2], q[..., 1::2]; q = torch.stack([b, a], -1).flatten(-2)",
             "FAIL",

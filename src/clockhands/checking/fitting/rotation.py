@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clockhands.checking.fitting.compare import find_factor, size_of, wrap
+from clockhands.checking.fitting.compare import find_factor, is_near, size_of, wrap
 
 Layout = Literal["halves", "pairs"]
 LAYOUT_WORDS: dict[Layout, str] = {"halves": "halves", "pairs": "neighbouring pairs"}
@@ -157,11 +157,15 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     return Rotation(x.shape[-1], start, count, layout, angles[0], angles[1], amplitude, gain)
 
 
-def scales_by_place(x_BHSK: Tensor) -> bool:
-    """Whether vectors of one token grow or shrink along its places, by one factor for all heads: a temperature."""
-    factors = x_BHSK.norm(dim=-1) / x_BHSK[..., :1, :].norm(dim=-1)
-    alike = size_of(factors - factors[:1, :1]) < _TOLERANCE
-    return alike and size_of(factors - 1) > _TOLERANCE
+def scales_by_place(q_BHSK: Tensor, k_BHTK: Tensor) -> bool:
+    """Whether queries of one token grow or shrink along its places, by one factor for all heads: a temperature.
+
+    Where that is all, their products with the keys follow the distance alone without it.
+    """
+    factors = q_BHSK.norm(dim=-1, keepdim=True) / q_BHSK[..., :1, :].norm(dim=-1, keepdim=True)
+    alike = size_of(factors - factors[:1, :1]) < _TOLERANCE < size_of(factors - 1)
+    products = q_BHSK / factors @ k_BHTK.repeat_interleave(q_BHSK.shape[1] // k_BHTK.shape[1], 1).mT
+    return alike and is_near(products[..., 1:, 1:], products[..., :-1, :-1], size_of(products))
 
 
 def turns_on_ellipses(x_BHSK: Tensor) -> bool:

@@ -303,7 +303,7 @@ _DECLARED = (
     ),
     Declared(
         ("shift",),
-        lambda subject: any(scales_by_place(x.q_BHSK) for x in _read_one_token(subject).attentions.values()),
+        lambda subject: any(scales_by_place(x.q_BHSK, x.k_BHTK) for x in _read_one_token(subject).attentions.values()),
         "PROPERTY",
         "a temperature by position: logits of attention change with the place of their query, not with distances alone",
     ),
