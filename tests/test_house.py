@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 64_600,
-    "tokens of code": 458_100,
+    "lines": 64_500,
+    "tokens of code": 457_600,
     "files": 358,
     "lines of the longest file": 450,
     "modules with one importer": 93,
@@ -17,8 +17,7 @@ MOST: dict[str, float] = {
     "lines of tests": 55_600,
     "megabytes of docs": 5.0,
 }
-"""The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the
-commit."""
+"""The figures of today. Whoever makes one smaller lowers it here; whoever needs more says why in the commit."""
 
 
 def test_no_figure_rises_again() -> None:

@@ -292,11 +292,7 @@ def test_the_same_generator_draws_the_same(name: str) -> None:
         ("random-float", {"maximum": 0.0, "length": 0}, r"maximum is 0.0, but must be above 0"),
         ("skipping", {"maximum": 0, "chunks": 0}, r"(?s)maximum is 0.*chunks is 0"),
         ("jittered", {"shift": -1.0, "jitter": 0.5, "rescale": 0.1}, r"(?s)shift is -1.0.*jitter is 0.5.*rescale is"),
-        (
-            "cape",
-            {"max_scale": 0.5, "max_local_shift": -1.0},
-            r"(?s)max_scale is 0.5.*local_shift is -1.0, but must",
-        ),
+        ("cape", {"max_scale": 0.5, "max_local_shift": -1.0}, r"(?s)max_scale is 0.5.*local_shift is -1.0, but must"),
         ("scaled", {"factor": 0.0}, "factor is 0.0"),
     ],
 )

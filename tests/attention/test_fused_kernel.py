@@ -189,13 +189,9 @@ def test_what_a_bias_depends_on_besides_positions_is_never_kept() -> None:
         def bias(self, at: AttentionInputs) -> Tensor:
             return super().bias(at) * at.q.square().mean(-1, keepdim=True)
 
-    (q, k, v), pos = torch.randn(3, 1, 2, 8, 4), torch.arange(8)[None]
-    window = Window(2, left=3)
+    (q, k, v), pos, window, gated = torch.randn(3, 1, 2, 8, 4), torch.arange(8)[None], Window(2, left=3), Gated()
     attend(window, q, k, v, pos, pos, causal=True)
     window.left = window.right = 7
-    expected = attend_reference(window, q, k, v, pos, pos, causal=True).out_BHSK
-    torch.testing.assert_close(attend(window, q, k, v, pos, pos, causal=True), expected)
-    gated = Gated()
-    for louder in (q, 2 * q):
-        expected = attend_reference(gated, louder, k, v, pos, pos, causal=True).out_BHSK
-        torch.testing.assert_close(attend(gated, louder, k, v, pos, pos, causal=True), expected)
+    for scheme, queries in ((window, q), (gated, q), (gated, 2 * q)):
+        expected = attend_reference(scheme, queries, k, v, pos, pos, causal=True).out_BHSK
+        torch.testing.assert_close(attend(scheme, queries, k, v, pos, pos, causal=True), expected)

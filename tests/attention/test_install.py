@@ -264,10 +264,7 @@ def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
             lambda model: install(build("bert", auto=AutoModelForMaskedLM), Alibi(HEADS)),
             "BertForMaskedLM reads in both",
         ),
-        (
-            lambda model: install(build("recurrent_gemma"), Alibi(HEADS)),
-            "rotates by itself, which cannot be undone",
-        ),
+        (lambda model: install(build("recurrent_gemma"), Alibi(HEADS)), "rotates by itself, which cannot be undone"),
         (lambda model: install(model, Alibi(8)), "made with num_heads=8, and LlamaAttention has 4; set num_heads=4$"),
         (
             lambda model: install(model, RoPE(8)),

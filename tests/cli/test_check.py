@@ -63,9 +63,7 @@ def test_a_baseline_forgives_what_was_so_before(capsys: Capture, tmp_path: Path)
     assert "the baseline is about ␛[31mred" in capsys.readouterr().err
 
 
-def test_what_the_library_does_is_no_pass_unless_the_models_own_alone_counts(
-    capsys: Capture,
-) -> None:
+def test_what_the_library_does_is_no_pass_unless_the_models_own_alone_counts(capsys: Capture) -> None:
     command = ["check", "--type", "llama:causal", "--tiny", "--only", "precision.to,packing.gaps"]
     unsafe = "no fault of its own; 2 faults of its library touch it; not safe: positions with gaps, bf16 by .to()"
     for options, code, head in (([], 1, "FAIL"), (["--own"], 0, "PASS")):

@@ -97,10 +97,7 @@ def test_evaluate_beyond_the_trained_length(writer: Run, capsys: Capture) -> Non
         (["--length", "2x", "--set", "position.spectrum=ntk"], "--position.spectrum ntk needs --factor"),
         (["--beam", "4", "--tokenize", "char"], "its loss is measured, and --beam, --tokenize is for translations"),
         (["--text", "a", "--split", "test"], "--text and --split each say what to evaluate on; give one of them"),
-        (
-            ["--set", "position.slopes=a", "position.form=b"],
-            "(rope) have no options slopes, form; they have",
-        ),
+        (["--set", "position.slopes=a", "position.form=b"], "(rope) have no options slopes, form; they have"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_line(arguments: list[str], message: str, writer: Run, capsys: Capture) -> None:

@@ -292,8 +292,7 @@ def test_a_real_tex_sets_it_within_the_page(tmp_path: Path) -> None:
     packages = r"\usepackage{booktabs,adjustbox}"
     body = "\n".join(write_latex(one) for one in made)
     (tmp_path / "main.tex").write_text(
-        f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{body}\n\\end{{document}}\n",
-        "utf8",
+        f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{body}\n\\end{{document}}\n", "utf8"
     )
     command = ["pdflatex", "-interaction=nonstopmode", "main.tex"]
     done = [subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False) for _ in range(2)][-1]

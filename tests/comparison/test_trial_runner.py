@@ -199,18 +199,18 @@ def _plant(count: int, right: float, seed: int = 0) -> tuple[list[str], list[str
 
 
 @pytest.mark.parametrize(
-    ("texts", "references", "least"),
+    ("texts", "references", "least", "most"),
     [
-        (*_plant(60, 0.9), 50),
-        (*_plant(60, 0.6), 10),
-        (["a man x x x x", "the dog x x x"], ["a man runs over grass .", "the dog in white ."], 1),
-        (["x", "y z"], ["a man runs over", "the dog"], 0),
+        (*_plant(60, 0.9), 50, 100),
+        (*_plant(60, 0.6), 10, 100),
+        (["a man x x x x", "the dog x x x"], ["a man runs over grass .", "the dog in white ."], 1, 50),
+        (["x", "y z"], ["a man runs over", "the dog"], 0, 0),
     ],
     ids=["much right", "less right", "no match of four words", "nothing right"],
 )
-def test_the_mean_is_the_bleu_of_sacrebleu(texts: list[str], references: list[str], least: float) -> None:
+def test_the_mean_is_the_bleu_of_sacrebleu(texts: list[str], references: list[str], least: float, most: float) -> None:
     assert linearise_bleu(texts, references).mean() == pytest.approx(_score(texts, references), abs=1e-9)
-    assert _score(texts, references) >= least
+    assert least <= _score(texts, references) <= most
 
 
 def test_each_value_is_what_leaving_the_sentence_out_takes_away() -> None:
@@ -221,6 +221,13 @@ def test_each_value_is_what_leaving_the_sentence_out_takes_away() -> None:
         80 * whole - 79 * _score(texts[:i] + texts[i + 1 :], references[:i] + references[i + 1 :]) for i in range(80)
     ]
     assert np.abs(linearise_bleu(texts, references) - left_out).max() < 1.0 < np.std(left_out) / 10
+
+
+def test_the_standard_error_is_that_of_the_bootstrap() -> None:
+    texts, references = _plant(150, 0.8, seed=2)
+    draws = np.random.default_rng(0).integers(0, 150, size=(150, 150))
+    scores = [_score([texts[i] for i in row], [references[i] for i in row]) for row in draws]
+    assert linearise_bleu(texts, references).std() / 150**0.5 == pytest.approx(np.std(scores), rel=0.2)
 
 
 def _look(*measures: str, **changes: Any) -> dict[str, float]:

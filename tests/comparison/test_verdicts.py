@@ -210,3 +210,5 @@ def test_what_some_seeds_learned_and_others_did_not_is_told_by_exact_tests(
     """Of four variants whose p is 0.008 alone, it is 0.032 together, above the bound of 0.03."""
     verdict = judged(shares({"base": base, "other": scores, **others}))["other"]
     assert verdict.kind == kind and re.fullmatch(sentence, verdict.sentence), verdict.sentence
+    assert (verdict.score is None) == (scores == [None] * len(scores))
+    assert verdict.learning_p == pytest.approx(2 / 252) or r"(exact test, p = 0\.008" not in sentence

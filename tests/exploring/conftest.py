@@ -9,26 +9,19 @@ import pytest
 from clockhands.runs import Run
 from clockhands.training import train
 from tests.exploring.node import build, require_node
+from tests.generation.conftest import TINY, TRAINING
 from tests.report.chromium import Browser, open_browser
 
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    tiny = {"preset": "tiny", "d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     recipe = {
         "data": {"corpus": "roles", "train": 600, "validation": 10, "test": 40, "adjectives": 0.0},
         "tokenizer": {"kind": "word"},
-        "model": tiny,
+        "model": TINY,
         "position": {"scheme": "sinusoidal"},
         "batches": {"size": 64, "bucketed": False},
-        "training": {
-            "learning_rate": 8e-3,
-            "warmup_steps": 10,
-            "threads": 1,
-            "seed": 1,
-            "log_steps": 20,
-            "max_steps": 150,
-        },
+        "training": {**TRAINING, "learning_rate": 8e-3, "max_steps": 150},
     }
     return train(recipe, tmp_path_factory.mktemp("explored") / "translator")
 

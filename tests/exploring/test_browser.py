@@ -35,8 +35,7 @@ def measure_error(browser: Browser, run: Run, model: ExplorerModel, count: int) 
     requests = [{"ids": row, "controls": {}, "targetIds": target} for row, target in zip(ids, wanted, strict=True)]
     name = json.dumps(model.data["id"])
     theirs = ask(
-        browser,
-        f"{json.dumps(requests)}.map((request) => Array.from(models[{name}].forward(request).logits.values))",
+        browser, f"{json.dumps(requests)}.map((request) => Array.from(models[{name}].forward(request).logits.values))"
     )
     assert ask(browser, f"{json.dumps(sources)}.map((text) => models[{name}].encodeText(text).ids)") == ids
     worst = 0.0
@@ -65,8 +64,7 @@ def count_in_worker(browser: Browser, model: ExplorerModel, controls: dict[str, 
     """What a worker counts over all held-out sentences; the last progress has to be the count itself."""
     name, told = json.dumps(model.data["id"]), json.dumps(controls)
     result: dict[str, Any] = ask(
-        browser,
-        f"(globalThis.worker ??= new Engine.EngineWorker()).evaluateHeldOut({name}, {told})",
+        browser, f"(globalThis.worker ??= new Engine.EngineWorker()).evaluateHeldOut({name}, {told})"
     )
     return result
 

@@ -38,8 +38,7 @@ def make_sized(parameters: int) -> LanguageModel:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "times"),
-    [(10_000_000, [8, 8, 4, 2, 1, 1]), (300_000, [8, 8, 8, 8, 4, 1]), (7_000_000_000, [1] * 6)],
+    ("parameters", "times"), [(10_000_000, [8, 8, 4, 2, 1, 1]), (300_000, [8, 8, 8, 8, 4, 1]), (7_000_000_000, [1] * 6)]
 )
 def test_shorter_texts_and_smaller_models_are_read_so_much_oftener(parameters: int, times: list[int]) -> None:
     model = make_sized(parameters)

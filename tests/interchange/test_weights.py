@@ -45,7 +45,6 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
         "sliding_window": 5, "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN},
         "layer_types": [*["sliding_attention"] * 3, "full_attention"]}),
 }  # fmt: skip
-LLAMA_4 = THEIRS["llama4_text"][1]
 DEEPSEEK = {
     "q_lora_rank": 10, "kv_lora_rank": 12, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 6,
     "num_key_value_heads": 4, "rope_parameters": PLAIN, "moe_intermediate_size": 8, "n_routed_experts": 8,

@@ -55,10 +55,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"decoder_layers": -1}, "decoder_layers is -1, but must be from 0 to 2,000"),
     ({"num_heads": 0}, "num_heads is 0, but must be from 1 to"),
     ({"num_heads": 7}, "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim"),
-    (
-        {"d_model": 2**19, "num_heads": 2},
-        "d_model / num_heads is 262,144, but must be at most 131,072",
-    ),
+    ({"d_model": 2**19, "num_heads": 2}, "d_model / num_heads is 262,144, but must be at most 131,072"),
     ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8; take 2"),
     ({"dropout": 1.0}, "dropout is 1.0, but must be from 0 to below 1"),
     ({"output_scale": 0.0}, "output_scale is 0.0, but must be above 0"),

@@ -12,11 +12,7 @@ from clockhands.model.huggingface_base import ClockhandsConfig
 
 VOCABULARY = 41
 WORDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-MODELS = {
-    "encoder-decoder": ClockhandsForSeq2SeqLM,
-    "decoder": ClockhandsForCausalLM,
-    "encoder": ClockhandsForMaskedLM,
-}
+MODELS = {"encoder-decoder": ClockhandsForSeq2SeqLM, "decoder": ClockhandsForCausalLM, "encoder": ClockhandsForMaskedLM}
 
 
 def core(**changes: Any) -> TransformerConfig:

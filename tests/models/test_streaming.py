@@ -189,8 +189,7 @@ def test_a_model_that_needs_weights_of_another_layer_is_refused(llama: Path, mon
 
     monkeypatch.setattr(LlamaForCausalLM, "forward", forward)
     with pytest.raises(
-        CheckpointError,
-        match=r"its weights streamed \(hold them in memory instead\) .*: a module uses",
+        CheckpointError, match=r"its weights streamed \(hold them in memory instead\) .*: a module uses"
     ):
         open_with_head(str(llama), "float32", "cpu", False, "streamed")
 

@@ -50,13 +50,12 @@ def test_transformers_waits_for_no_answer() -> None:
     assert before == dynamic_module_utils.TIME_OUT_REMOTE_CODE
 
 
-@pytest.mark.parametrize("stream", [None, io.StringIO()])
-def test_a_closed_standard_output_is_no_fault(stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    if stream is not None:
-        stream.close()
-    monkeypatch.setattr("sys.stdout", stream)
-    with print_to_errors():
-        pass
+def test_a_closed_standard_output_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    (closed := io.StringIO()).close()
+    for stream in (None, closed):
+        monkeypatch.setattr("sys.stdout", stream)
+        with print_to_errors():
+            pass
 
 
 def test_two_threads_leave_standard_output_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ DATA: dict[str, Any] = {
             "times": None,
             "safe": EVIL,
             "thread": EVIL,
-        },
+        }
     ],
     "texts": ["", EVIL, "huggingface/transformers#1", f"You may rely on: {EVIL} yes."],
     "rows": [
@@ -119,11 +119,7 @@ def test_the_worse_side_of_a_check_is_shown() -> None:
     cells = {"shift": [0], "source.shift": [1], "order": [4]}
     assert [
         tool.choose_worst(cells, name, ["PASS", "FAIL", "WARN", "PROPERTY", "N/A"]) for name in ("shift", "order", "x")
-    ] == [
-        1,
-        4,
-        None,
-    ]
+    ] == [1, 4, None]
 
 
 def test_without_script_the_table_is_there_with_a_sign_for_each_verdict() -> None:

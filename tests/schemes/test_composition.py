@@ -70,15 +70,9 @@ def test_sinks_and_a_temperature_go_with_any_scheme_that_leaves_the_softmax(name
         (["alibi-axes", "alibi"], r"AlibiAxes and Alibi read positions of 2 and 1 coordinates$"),
         (["axial", "temperature"], r"of 2 and 1 coordinates; set temperature.axis to the coordinate that it reads, co"),
         (["ssmax", "mrope"], r"of 1 and 3 coordinates; set ssmax.count to 'visible', or ssmax.axis to the coordinate"),
-        (
-            ["swin", {"scheme": "window", "axis": 3}],
-            r"axis of Window is 3, .* beside SwinTable, .* 2, it is at most",
-        ),
+        (["swin", {"scheme": "window", "axis": 3}], r"axis of Window is 3, .* beside SwinTable, .* 2, it is at most"),
         (["swin", {"scheme": "chunks", "axis": -1}], r"chunks.axis is -1, but must be at least 0"),
-        (
-            [{"scheme": "ssmax", "axis": 1, "count": "visible"}],
-            r"ssmax.axis is 1, but count 'visible' reads no posi",
-        ),
+        ([{"scheme": "ssmax", "axis": 1, "count": "visible"}], r"ssmax.axis is 1, but count 'visible' reads no posi"),
         (
             [{"scheme": "temperature", "axis": 1, "form": "constant", "factor": 2.0}],
             r"temperature.axis is 1, but form 'constant' reads no position; leave axis out",

@@ -79,8 +79,8 @@ def read_examples() -> list[Any]:
     """The examples of how to contribute: the name of a class, the module of its oracle, its file and its oracle."""
     section = CONTRIBUTING.read_text("utf8").split("## Adding a scheme")[1].split("\n## ")[0]
     others = (CONTRIBUTING.parent / "docs" / "contributing" / "scheme.md").read_text("utf8")
-    blocks = [re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S)]
-    blocks += re.findall(r"```python\n(.*?)```", others, re.S)
+    text = re.sub("^   ", "", section, flags=re.M) + others
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     homes = (oracles.bias, oracles.absolute, oracles.rotary, oracles.content)
     named = zip(("Waltz", "Sawtooth", "OneHand", "Farsight"), homes, blocks[::2], blocks[1::2], strict=True)
     return [pytest.param(*example, id=example[0]) for example in named]

@@ -199,10 +199,7 @@ def test_longer_text_is_compared_by_its_loss() -> None:
     """The loss there is 2 + seed in every variant, and the test split has none to grow from."""
     study = replace(STUDY, orderings=(Ordering("alike", "F", alike=("base", "worse"), on="longer-7"),))
     (row,) = check_orderings(study, results())
-    assert (row.measured, row.verdict) == (
-        "base − worse, longer-7: +0 [+0, +0]",
-        "reproduced (equal within ±0.01)",
-    )
+    assert (row.measured, row.verdict) == ("base − worse, longer-7: +0 [+0, +0]", "reproduced (equal within ±0.01)")
 
 
 def test_seeds_are_paired_by_their_number() -> None:

@@ -94,7 +94,9 @@ def _stamp_package() -> str:
     package = Path(__file__).parents[1]
     folders = (package / name for name in ("schemes", "scheme_pages", "positions", "cli", "attention"))
     files = [*package.glob("*.py"), *(file for folder in folders for file in folder.rglob("*.*"))]
-    times = sorted(f"{file.name}{file.stat().st_mtime_ns}" for file in files if file.suffix in (".py", ".json"))
+    times = sorted(
+        f"{file.name}{file.stat().st_mtime_ns}" for file in files if file.suffix in (".py", ".json", ".toml")
+    )
     return f"{__version__} {hashlib.sha256(' '.join(times).encode()).hexdigest()}"
 
 

@@ -81,11 +81,7 @@ class Correct(nn.Module):
         cache.positions, cache.documents = cache.positions[rows], cache.documents[rows]
 
     def forward(
-        self,
-        ids: Tensor,
-        mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        cache: Cache | None = None,
+        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         cache = Cache() if cache is None else cache
         start = cache.length

@@ -49,10 +49,7 @@ FAULTS: dict[tuple[str, str], tuple[set[str], str]] = {
     ("yarn", "no temperature"): ({"reference"}, "YaRN without its attention factor"),
     ("learned", "clamped"): ({"reference"}, "positions stop at 15: a table frozen at 16 positions"),
     ("learned", "lost"): (CACHED | {"padding.left.mask"}, "the pads are counted: positions begin at the first pad"),
-    ("learned", "first row"): (
-        {"cache.prefill", "cache.rollback_rows"},
-        "rows get the positions or the mask of",
-    ),
+    ("learned", "first row"): ({"cache.prefill", "cache.rollback_rows"}, "rows get the positions or the mask of"),
     ("learned", "late"): ({"length.claimed", "length.mask", "reference"}, "positions begin 2 too late"),
 }
 """What each fault breaks, "reference" for the comparison with it, and the words that name it."""

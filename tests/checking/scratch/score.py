@@ -14,12 +14,7 @@ from tests.checking.scratch.faults import FAULTS, SCHEMES, SOURCE, VARIANTS, Fau
 from tests.checking.scratch.measured import tell_measured
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/conformance/mutation-score.md"
-NAMES = {
-    "learned": "a learned table",
-    "rope": "RoPE",
-    "alibi": "ALiBi",
-    "t5": "encoder-decoder with T5's bias",
-}
+NAMES = {"learned": "a learned table", "rope": "RoPE", "alibi": "ALiBi", "t5": "encoder-decoder with T5's bias"}
 
 
 def cases(changes: Iterable[Fault]) -> list[tuple[str, Fault]]:

@@ -70,6 +70,13 @@ def test_without_float64_a_second_difference_must_be_large(subject: Subject, siz
     assert evidence.unconfirmed == ("" if confirmed else "RuntimeError: not implemented for Double")
 
 
+def test_an_outcome_has_the_numbers_of_its_evidence(subject: Subject) -> None:
+    check = Check("law", "a", "c", lambda s: Measurement(0.25 if s.seed else 0.5, "at 3"))
+    broken, absent = judge(subject, check, "", {}), judge(subject, raising(Inapplicable("why")), "", {})
+    assert (broken.size, broken.confirmed, broken.note, broken.floor, broken.tokens) == (0.5, 0.25, "at 3", None, None)
+    assert absent.size is absent.confirmed is None
+
+
 def test_logits_that_are_not_finite_confirm_nothing(subject: Subject) -> None:
     def damaged(subject: Subject) -> float:
         bad = torch.tensor([[[1.0], [2.0], [float("nan") if subject.seed else 2.1], [3.0]]])

@@ -27,11 +27,13 @@ def test_the_layer_that_gives_another_number_of_states_is_told() -> None:
         capture(subject.model, pool, ids_NT)
 
 
-def test_an_attention_without_a_softmax_is_refused_whatever_its_class_is_called(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("softmax", [True, False])
+def test_an_attention_that_is_no_softmax_is_refused_whatever_its_class_is_called(
+    softmax: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def mix(module: torch.nn.Module, q: Any, k: Any, v: Any, mask: Any, **options: Any) -> Any:
-        weights = (q @ k.transpose(-1, -2)).sigmoid()
+        logits = q @ k.transpose(-1, -2)
+        weights = 0.5 * logits.softmax(-1) if softmax else logits.sigmoid()
         return (weights @ v).transpose(1, 2), weights
 
     monkeypatch.setattr(modeling_bert, "eager_attention_forward", mix)
@@ -39,8 +41,15 @@ def test_an_attention_without_a_softmax_is_refused_whatever_its_class_is_called(
     for layer in subject.model.encoder.layer:
         layer.attention.__class__ = type("Block", (modeling_bert.BertAttention,), {})
         layer.attention.self.__class__ = type("Mixer", (modeling_bert.BertSelfAttention,), {})
-    with pytest.raises(CheckpointError, match="no attention was seen in BertModel: it has none, or computes it in a w"):
-        capture(subject.model, subject.forward, planted.ids(3))
+    if not softmax:
+        with pytest.raises(CheckpointError, match="no attention was seen in BertModel: it has none, or computes it in"):
+            capture(subject.model, subject.forward, planted.ids(3))
+        return
+    recorded, strange = (
+        capture(subject.model, subject.forward, planted.ids(3)),
+        "Mixer computes its attention in a way ",
+    )
+    assert recorded.layers == [] and recorded.unread_reason.startswith(f"{strange}that inspect does not understand")
 
 
 def draw_text(texts: int = 24, length: int = 40, seed: int = 0) -> torch.Tensor:

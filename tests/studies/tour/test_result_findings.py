@@ -63,8 +63,7 @@ def test_examples_are_what_the_reader_without_positions_got_wrong_first() -> Non
     written = {MAIN: "123", NO_POSITION: "193", NO_SCALE: "883"}
     translators: Any = {
         variant: SimpleNamespace(
-            pairs=pairs,
-            evaluation=SimpleNamespace(translations=[SimpleNamespace(text=digit) for digit in digits]),
+            pairs=pairs, evaluation=SimpleNamespace(translations=[SimpleNamespace(text=digit) for digit in digits])
         )
         for variant, digits in written.items()
     }

@@ -50,7 +50,7 @@ class Adapter(Protocol):
         ...
 
 
-class FunctionAdapter:
+class _FunctionAdapter:
     """A plain function ``logits(ids, mask=None, positions=None, cache=None)`` as an adapter."""
 
     def __init__(self, function: Callable[..., Tensor], vocabulary: int, **optional: Any) -> None:
@@ -65,7 +65,7 @@ class FunctionAdapter:
         return self.function(ids, **{name: value for name, value in arguments.items() if value is not None})
 
 
-class ModuleAdapter(FunctionAdapter):
+class ModuleAdapter(_FunctionAdapter):
     """A PyTorch module whose ``forward(ids, mask=None, positions=None, cache=None)`` returns logits.
 
     Of a tuple the first is taken, as of (logits, loss).
@@ -184,7 +184,7 @@ def adapt(model: Any, **optional: Any) -> Adapter:
     if isinstance(model, nn.Module):
         return ModuleAdapter(model, **optional)
     if callable(model) and "vocabulary" in optional:
-        return FunctionAdapter(model, **optional)
+        return _FunctionAdapter(model, **optional)
     raise UsageError(
         f"cannot check a {type(model).__name__}: give a model folder or name, a transformers model, a torch module, "
         "or an object with vocabulary and logits(ids, mask=None, positions=None, cache=None)"
@@ -245,7 +245,7 @@ def accepts(adapter: Adapter, argument: str) -> bool:
     if argument == "cache" and not hasattr(adapter, "new_cache"):
         return False
     function: Callable[..., Any] = adapter.logits
-    if isinstance(adapter, FunctionAdapter):
+    if isinstance(adapter, _FunctionAdapter):
         module = getattr(adapter, "module", None)
         function = adapter.function if module is None else module.forward
     names = inspect.signature(function).parameters

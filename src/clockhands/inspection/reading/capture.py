@@ -25,6 +25,7 @@ import torch
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
@@ -108,15 +109,29 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
     Raises CheckpointError if no attention was seen.
     """
     complete: dict[nn.Module, bool] = {}  # by module: are all its logits those of every text and of every query?
+    strange: set[nn.Module] = set()  # whose weights, which they return, are others than their softmax gave
+    last: list[ComputedAttention] = []
     entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
 
     def note_shape(computed: ComputedAttention) -> None:
         # The keys of cross-attention are those of another text; ``_make_layer`` looks at those of self-attention.
         has_all_queries = computed.logits_BHST.shape[0] == shape[0] and computed.logits_BHST.shape[2] == shape[1]
         complete[computed.module] = complete.get(computed.module, True) and has_all_queries
+        last[:] = [computed]
+
+    def compare_weights(module: nn.Module, args: object, output: object) -> None:
+        if not last or last[0].module is not module:
+            return
+        weights = last.pop().weights_BHST
+        parts = [part for part in output if isinstance(part, Tensor)] if isinstance(output, tuple) else []
+        gaps = [part.to(weights) - weights for part in parts if part.shape == weights.shape]
+        # Softmax in another precision moves a weight by less than a hundredth of the largest.
+        if any(gap.abs().max() > 0.05 * weights.max() for gap in gaps):
+            strange.add(module)
 
     named = [module for module in model.modules() if "attention" in type(module).__name__.lower()]
-    with _hook(named, lambda module, args: entered.setdefault(type(module).__name__)), listen(model, note_shape):
+    note_class = _hook(named, lambda module, args: entered.setdefault(type(module).__name__))
+    with note_class, listen(model, note_shape), register_module_forward_hook(compare_weights):
         run()
     if not complete and not entered:
         raise CheckpointError(
@@ -125,10 +140,13 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
         )
     unread = {type(module).__name__ for module in complete if not complete[module]} if complete else set(entered)
     reason = _UNREAD.format(", ".join(sorted(unread))) if unread else ""
-    return [module for module in complete if complete[module]], reason
+    if strange and not reason:
+        reason = f"{', '.join(sorted({type(module).__name__ for module in strange}))} {_STRANGE}"
+    return [module for module in complete if complete[module] and module not in strange], reason
 
 
 _UNREAD = "the attention of {} is not computed as logits of every token for every token"
+_STRANGE = "computes its attention in a way that inspect does not understand: its weights are no softmax of its logits"
 
 
 def _make_layer(
