@@ -86,7 +86,7 @@ def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: Capture) -> No
         finally:
             os.seteuid(mine)
             Path(folder).chmod(0o700)
-    assert capsys.readouterr().err == f"clockhands: {folder}/run/config.json: Permission denied\n"
+    assert capsys.readouterr().err == f"clockhands: {folder}/run: Permission denied\n"
 
 
 def run_without_reader(*words: str) -> tuple[int, str]:

@@ -280,6 +280,33 @@ class DropoutLeftOn(Correct):
         return nn.functional.dropout(self.embed(ids), 0.2, training=True)
 
 
+@fails("positions.explicit", "padding.left.positions", "cache.padded", "cache.prefill")
+class ExplicitOffByOne(Absolute):
+    max_length = 66
+
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        return super().positions_of(ids, mask, None if positions is None else positions + 1, start)
+
+
+@fails("shift")
+class MismatchedPairs(Correct):
+    """Angles laid out for neighbouring pairs, rotation by halves."""
+
+    def lay_out(self, angles):  # type: ignore[no-untyped-def]
+        return angles.repeat_interleave(2, -1)
+
+
+@fails("precision.order")
+class KeepsTheFirstPrecision(Correct):
+    def rotate(self, x, places):  # type: ignore[no-untyped-def]
+        tables = self.__dict__.setdefault("tables", {})
+        key = (places.shape, int(places[0, 0]), int(places.sum()))
+        if key not in tables:
+            angles = self.lay_out(self.angles(places, x))
+            tables[key] = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return self.turn(x, *tables[key]).to(x.dtype)
+
+
 @fails("packing.positions")
 class OneDocument(Correct):
     def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
