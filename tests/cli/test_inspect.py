@@ -233,7 +233,8 @@ def test_an_empty_sentence_is_refused_before_the_model_is_opened(sentence: str, 
 
 def test_a_page_that_cannot_be_written_is_refused_before_the_model_is_opened(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "index.html").write_text("a page of my own")
-    for out, fault in ((".", "exists and is no report of Clockhands"), ("index.html/deep", "is no folder")):
-        assert main(["inspect", "no-such-folder", "--out", str(tmp_path / out)]) == 2
-        assert f"index.html {fault}" in capsys.readouterr().err
-        assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    for command in ("inspect no/folder --out", "check no/folder --report"):
+        for out, fault in ((".", "exists and is no report of Clockhands"), ("index.html/deep", "is no folder")):
+            assert main([*command.split(), str(tmp_path / out)]) == 2
+            assert f"index.html {fault}" in capsys.readouterr().err
+            assert [path.name for path in tmp_path.iterdir()] == ["index.html"]

@@ -68,8 +68,7 @@ def test_two_threads_leave_standard_output_as_it_was(capfd: pytest.CaptureFixtur
             over.set()
             time.sleep(0.1)
 
-    second = threading.Thread(target=follow)
-    second.start()
+    (second := threading.Thread(target=follow)).start()
     with print_to_errors():
         inside.set()
         over.wait(0.5)

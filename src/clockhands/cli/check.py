@@ -177,12 +177,15 @@ def _check_model(options: Options, opening: dict[str, Any]) -> int:
     from clockhands.checking.against import compare
     from clockhands.checking.examination import examine, only_build
     from clockhands.checking.result import changes, load
+    from clockhands.report.write import find_earlier_files
 
     model = options.type or str(options.model)
     # Read before anything is checked, so that a wrong file is reported at once.
     before = load(options.baseline) if options.baseline else None
     if options.type and (options.badge or options.card):
         only_build(options.type)  # they are about one model
+    if options.report and not options.type:
+        find_earlier_files(Path(options.report))
     deviation = compare(model, options.against, **opening) if options.against else None
     data: list[dict[str, Any]] = []
     results: list[Result] = []
