@@ -76,7 +76,7 @@ def test_a_page_computes_what_pytorch_computes(translator: Run, engine: str, bro
     assert measure_error(browser, translator, model, 20) < HALF
     sources, _ = find_texts(model)
     for beam in (1, 4):
-        written = translate_controlled(translator, sources, Controls(), beam)
+        (written,) = translate_controlled(translator, sources, [Controls()], beam)
         assert translate(browser, model, beam) == [translation.text for translation in written]
     for count in model.data["measured"]:
         counted = count_in_worker(browser, model, count["controls"])
@@ -136,7 +136,7 @@ def test_the_tours_models_are_pytorchs_on_200_sentences(
         sources, _ = find_texts(model)
         error = measure_error(browser, run, model, 200)
         for beam in (1, 4):
-            written = translate_controlled(run, sources, Controls(), beam)
+            (written,) = translate_controlled(run, sources, [Controls()], beam)
             assert translate(browser, model, beam) == [translation.text for translation in written]
         with capsys.disabled():
             print(f"{model.data['label']}: logits off by {error:.1e} standard deviations")

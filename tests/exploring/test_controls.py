@@ -14,7 +14,6 @@ from clockhands.exploring.controls import (
     UNTOUCHED,
     Controls,
     apply_controls,
-    count_right,
     list_applicable,
     measure,
     translate_controlled,
@@ -103,7 +102,7 @@ def test_what_applies_follows_from_the_scheme(scheme: dict[str, object], more: s
 def test_untouched_texts_are_those_of_translate(translator: Run, beam: int) -> None:
     recipe = translator.recipe
     sources = open_corpus(recipe.corpus, **recipe.corpus_options).sources("test")
-    ours = translate_controlled(translator, sources, Controls(), beam)
+    ours, _ = translate_controlled(translator, sources, [Controls(), Controls(loudness=4.0)], beam)
     for translation, expected in zip(ours, translate(translator, sources, Search(beam)), strict=True):
         assert (translation.source, translation.text) == (expected.source, expected.text)
         assert translation.score == pytest.approx(expected.score, abs=1e-4)
@@ -122,7 +121,12 @@ def test_a_translator_without_its_positions_gets_less_right(translator: Run) -> 
     pairs = open_corpus(recipe.corpus, **recipe.corpus_options).pairs("test")
     rows = {row["name"]: row for row in measure(translator, pairs)}
     assert list(rows) == list(MEASURED)
-    assert rows[UNTOUCHED]["right"] == count_right(translator, pairs, Controls())["right"] > 20
+    for name in (UNTOUCHED, "position ½ as loud", "tokens without √d", "second hand stopped"):
+        (alone,) = translate_controlled(translator, [pair.source for pair in pairs], [MEASURED[name]])
+        right = sum(text.text == pair.target for text, pair in zip(alone, pairs, strict=True))
+        confidence = sum(math.exp(text.score) for text in alone) / len(alone)
+        assert (rows[name]["right"], rows[name]["confidence"]) == (right, pytest.approx(confidence, abs=1e-4)), name
+    assert rows[UNTOUCHED]["right"] > 20
     assert 0 < rows["tokens without √d"]["confidence"] < rows[UNTOUCHED]["confidence"] <= 1
     assert rows["every token at position 0"]["right"] <= rows[UNTOUCHED]["right"] // 2
     assert {row["of"] for row in rows.values()} == {len(pairs)}

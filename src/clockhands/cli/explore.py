@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,7 @@ def run(options: Options) -> int:
     check_file("--out", options.out, overwrite=options.overwrite, suffix=".html")
     prepare(options)
     from clockhands.exploring import explore, find_tour_models
+    from clockhands.progress import ProgressCounter, ignore_count
 
     def say(text: str) -> None:
         if not options.quiet:
@@ -52,9 +54,11 @@ def run(options: Options) -> int:
     runs = {} if options.models else find_tour_models(Path(options.tour), show=not options.quiet, say=say)
     sources = options.models or [run.path for run in runs.values()]
     command = write_command("explore", options, ("out", "overwrite", "tour", "quiet", "device", "threads"))
-    page, models = explore(
-        sources, options.out, texts=options.text, device=options.device, labels=list(runs), say=say, command=command
-    )  # fmt: skip
+    with nullcontext(ignore_count) if options.quiet else ProgressCounter() as progress:
+        page, models = explore(
+            sources, options.out, texts=options.text, device=options.device, labels=list(runs), say=say,
+            progress=progress, command=command,
+        )  # fmt: skip
     live = sum(model.is_live for model in models)
     counts = [(live, "live model"), (len(models) - live, "recorded model")]
     summary = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count)

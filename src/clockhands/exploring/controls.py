@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -94,22 +94,32 @@ class Controls:
 
 
 @contextmanager
-def apply_controls(run: Run, controls: Controls) -> Iterator[None]:
-    """Change the encoder's input inside the block; all texts of a batch must be equally long, without padding."""
+def apply_controls(run: Run, *changes: Controls) -> Iterator[None]:
+    """Change the encoder's input inside the block; all texts of a batch must be equally long, without padding.
+
+    With several changes each gets an equal share of the rows of every batch, in their order.
+    """
     stack = run.model.transformer.get_stack("encoder")
     layer, scheme = stack.input, stack.schemes.at_input
     trained_scale = read_token_scale(run, "encoder")
+    full_scale = run.model.config.transformer_config.d_model**0.5
+    scales = [{None: trained_scale, True: full_scale, False: 1.0}[controls.scale_tokens] for controls in changes]
+
+    def share(values: Tensor, rows: int) -> Tensor:
+        return values.repeat_interleave(rows // len(changes), 0)
 
     def change(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         ids_BS, _ = arguments
-        return ids_BS, controls.encode(scheme, ids_BS.shape[1])
+        encodings = [controls.encode(scheme, ids_BS.shape[1]) for controls in changes]
+        kept = [encoding for encoding in encodings if encoding is not None]
+        return ids_BS, share(torch.cat(kept), len(ids_BS)) if kept else None
 
-    def rescale(module: Any, arguments: tuple[Any, ...], embedded: Tensor) -> Tensor:
-        wanted = run.model.config.transformer_config.d_model**0.5 if controls.scale_tokens else 1.0
-        return embedded * (wanted / trained_scale)
+    def rescale(module: Any, arguments: tuple[Any, ...], embedded_BSD: Tensor) -> Tensor:
+        factors_C11 = embedded_BSD.new_tensor([scale / trained_scale for scale in scales])[:, None, None]
+        return embedded_BSD * share(factors_C11, len(embedded_BSD))
 
     hooks = [layer.register_forward_pre_hook(change)]
-    if controls.scale_tokens is not None:
+    if set(scales) != {trained_scale}:
         hooks.append(layer.tokens.register_forward_hook(rescale))
     try:
         yield
@@ -178,10 +188,18 @@ MEASURED: Mapping[str, Controls] = {
 """What is done to the encoder of every model with sinusoids."""
 
 
-def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """Return for each change its name, its controls as the page names them, and what ``count_right`` counts.
+MOST_ROWS = 1_024
+"""How many texts are written at once at most, each under each change."""
 
-    A model without sinusoids of both waves, added or not, is measured untouched alone.
+
+def measure(
+    run: Run, pairs: Sequence[Pair], progress: Callable[[int, int], object] = lambda done, total: None
+) -> list[dict[str, Any]]:
+    """Return for each change its name, its controls as the page names them, and how many pairs are right.
+
+    A pair is right if its greedy translation is its target, letter by letter; ``confidence`` is the mean over texts of
+    the geometric mean of their tokens' probabilities. A model without sinusoids of both waves, added or not, is
+    measured untouched alone. ``progress`` is called with how many texts are done, and how many there are.
     """
     if run.architecture == "decoder":
         return [{"name": UNTOUCHED, "controls": {}, **_count_next_tokens(run, pairs)}]
@@ -189,13 +207,21 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     hands = 0
     if isinstance(scheme, Sinusoidal) and scheme.waves == "both" and scheme.wavelength is None:
         hands = scheme.width // 2
+    trained_so = read_token_scale(run, "encoder") == 1
+    changes = {
+        name: controls
+        for name, controls in MEASURED.items()
+        if controls == Controls()
+        or ((controls.stopped_hand or 0) < hands and not (controls.scale_tokens is False and trained_so))
+    }
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    written = translate_controlled(run, sources, list(changes.values()), progress=progress)
     rows = []
-    for name, controls in MEASURED.items():
-        if controls != Controls() and (controls.stopped_hand or 0) >= hands:
-            continue
-        if controls.scale_tokens is False and read_token_scale(run, "encoder") == 1:
-            continue  # it was trained so
-        rows.append({"name": name, "controls": controls.to_page(), **count_right(run, pairs, controls)})
+    for (name, controls), texts in zip(changes.items(), written, strict=True):
+        right = sum(text.text == target for text, target in zip(texts, targets, strict=True))
+        confidence = round(sum(math.exp(text.score) for text in texts) / len(texts), 4)
+        counts = {"right": right, "of": len(pairs), "confidence": confidence}
+        rows.append({"name": name, "controls": controls.to_page(), **counts})
     return rows
 
 
@@ -236,34 +262,37 @@ def _count_next_tokens(run: Run, pairs: Sequence[Pair]) -> dict[str, Any]:
     return {"right": right, "of": len(pairs), "confidence": round(confidence / len(pairs), 4)}
 
 
-def count_right(run: Run, pairs: Sequence[Pair], controls: Controls) -> dict[str, Any]:
-    """Count the pairs whose greedy translation is their target, letter by letter.
+def translate_controlled(
+    run: Run,
+    sources: Sequence[str],
+    changes: Sequence[Controls],
+    beam: int = 1,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> list[list[Translation]]:
+    """Translate texts under each of some changes: a list for each.
 
-    Returns ``right``, ``of`` and ``confidence``: the mean over texts of the geometric mean of their tokens'
-    probabilities.
+    Texts of one length are written together, under all changes at once, so that there is no padding.
     """
-    translations = translate_controlled(run, [pair.source for pair in pairs], controls)
-    right = sum(translation.text == pair.target for translation, pair in zip(translations, pairs, strict=True))
-    confidence = sum(math.exp(translation.score) for translation in translations) / len(translations)
-    return {"right": right, "of": len(pairs), "confidence": round(confidence, 4)}
-
-
-def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, beam: int = 1) -> list[Translation]:
-    """Translate texts under controls, those of one length together, so that there is no padding."""
     engine = Search(beam, engine="transformers").make_engine(run)  # the modules that the controls change
-    rows: dict[int, list[int]] = defaultdict(list)
     ids = encode_texts(run.tokenizers.source, list(sources))
+    places: dict[int, list[int]] = defaultdict(list)
     for index, row in enumerate(ids):
-        rows[len(row)].append(index)
-    translations: dict[int, Translation] = {}
-    with apply_controls(run, controls):
-        for length, indices in rows.items():
-            ids_BT = torch.tensor([ids[index] for index in indices], device=run.model.device)
-            outputs = engine.generate(ids_BT, None, DecodingOptions(bound_length(length), beam))
-            written = run.tokenizers.target.batch_decode(
-                [output.tokens for output in outputs], skip_special_tokens=True
-            )
-            for index, output, text in zip(indices, outputs, written, strict=True):
+        places[len(row)].append(index)
+    most = max(1, MOST_ROWS // len(changes))
+    translations: dict[tuple[int, int], Translation] = {}
+    done = 0
+    for length, indices in places.items():
+        for first in range(0, len(indices), most):
+            some = indices[first : first + most]
+            ids_BT = torch.tensor([ids[index] for index in some] * len(changes), device=run.model.device)
+            with apply_controls(run, *changes):
+                outputs = engine.generate(ids_BT, None, DecodingOptions(bound_length(length), beam))
+            tokens = [output.tokens for output in outputs]
+            written = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
+            keys = [(change, index) for change in range(len(changes)) for index in some]
+            for key, output, text in zip(keys, outputs, written, strict=True):
                 score = output.log_probability / len(output.tokens)
-                translations[index] = Translation(sources[index], text, score)
-    return [translations[index] for index in range(len(sources))]
+                translations[key] = Translation(sources[key[1]], text, score)
+            done += len(some)
+            progress(done, len(sources))
+    return [[translations[change, index] for index in range(len(sources))] for change in range(len(changes))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,14 +51,17 @@ def describe_order(texts: Sequence[Sequence[int]], vocabulary: int, least: float
     edge = vocabulary
     next_VV = np.zeros((vocabulary + 1, vocabulary + 1), bool)
     before_VV = np.zeros((vocabulary, vocabulary), bool)
-    for ids in {tuple(text) for text in texts if len(text)}:
-        whole = np.array(ids)
-        next_VV[[edge, *ids], [*ids, edge]] = True
-        firsts, seconds = np.triu_indices(len(ids), 1)
-        before_VV[whole[firsts], whole[seconds]] = True
-    texts_V = np.zeros(vocabulary)
+    same_length = defaultdict(set)
     for text in texts:
-        texts_V[list(set(text))] += 1
+        same_length[len(text)].add(tuple(text))
+    same_length.pop(0, None)
+    for rows in same_length.values():
+        ids_NT = np.array(list(rows))
+        next_VV[edge, ids_NT[:, 0]] = next_VV[ids_NT[:, -1], edge] = True
+        next_VV[ids_NT[:, :-1], ids_NT[:, 1:]] = True
+        for first in range(ids_NT.shape[1] - 1):
+            before_VV[ids_NT[:, first, None], ids_NT[:, first + 1 :]] = True
+    texts_V = np.bincount([token for text in texts for token in set(text)], minlength=vocabulary)
     met_VV = np.outer(texts_V, texts_V) / max(len(texts), 1)
     rare_VV = (met_VV > 0) & (met_VV < least)
     next_VV[:edge, :edge] |= rare_VV

@@ -6,6 +6,7 @@ import base64
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
 from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
+from clockhands.progress import CountProgress, ignore_count
 from clockhands.reading import read_toml
 from clockhands.report.render import make_policy, render
 from clockhands.runs import Run, open_run
@@ -81,7 +83,13 @@ def name_models(sources: Sequence[str | Path]) -> list[str]:
 
 
 def prepare_checkpoint(
-    source: str, name: str, label: str, texts: Sequence[str], *, device: str | None = None
+    source: str,
+    name: str,
+    label: str,
+    texts: Sequence[str],
+    *,
+    device: str | None = None,
+    progress: CountProgress = ignore_count,
 ) -> ExplorerModel:
     """Prepare a model from a folder or by its hub name: live if a page runs it, else as it is recorded on ``texts``.
 
@@ -93,7 +101,7 @@ def prepare_checkpoint(
     subject = None if own else open_subject(source, device=device or "cpu")
     try:
         if subject is None:
-            return prepare_model(open_run(source, device=device), name, label, texts)
+            return prepare_model(open_run(source, device=device), name, label, texts, progress=progress)
         run = convert_checkpoint(subject, source)
         # Its name is that of the model with its output layer. Its training may have seen any text: nothing is counted.
         original = type(getattr(subject, "language_model", None)).__name__
@@ -138,7 +146,9 @@ def describe_offer(subject: Subject, source: str) -> str:
     return ""
 
 
-def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) -> ExplorerModel:
+def prepare_model(
+    run: Run, name: str, label: str, texts: Sequence[str] = (), *, progress: CountProgress = ignore_count
+) -> ExplorerModel:
     """Describe the model of a run and count what the controls do to it; ``texts`` are offered as its sentences.
 
     Raises UsageError if it does not run in a page or its corpus holds nothing to translate.
@@ -148,7 +158,7 @@ def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) ->
     task, pairs = _read_held_out(run, corpus)
     model = describe_model(run, name, label, task, pairs)
     with hold_packed(run):
-        model.data["measured"] = measure(run, pairs)
+        model.data["measured"] = measure(run, pairs, partial(progress, f"texts of {label}"))
     model.data["texts"] = list(texts)
     model.data.update(_measure_lengths(run))
     tokens = model.data["tokens"]
@@ -197,6 +207,7 @@ def explore(
     device: str | None = None,
     labels: Sequence[tuple[str, str]] = (),
     say: Callable[[str], None] = lambda text: None,
+    progress: CountProgress = ignore_count,
     command: str = "",
 ) -> tuple[Path, list[ExplorerModel]]:
     """Write the page in which these runs, folders or hub names run; return its path, and the models on it.
@@ -208,6 +219,7 @@ def explore(
         device: where models are opened (default: the CPU).
         labels: key and label of each model (default: of its path).
         say: told what is being done.
+        progress: told how many held-out texts of a model are written.
         command: the command line that the page tells.
 
     Raises what ``prepare_checkpoint`` raises.
@@ -217,7 +229,7 @@ def explore(
     prepared = []
     for (name, label), source in zip(named, models, strict=True):
         say(f"measuring {label}")
-        prepared.append(prepare_checkpoint(str(source), name, label, texts, device=device))
+        prepared.append(prepare_checkpoint(str(source), name, label, texts, device=device, progress=progress))
     return write_text(out, make_page(prepared, command)), prepared
 
 
