@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaModel
+from transformers import AutoModel, AutoModelForCausalLM, LlamaModel, T5Config, T5ForConditionalGeneration
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.models import find_trained_length, is_run, open_language_model
+from clockhands.models.language_model import find_position_table
 from clockhands.models.streaming import is_streamed
+from tests.inspection.tiny import CONFIGS, tiny
 from tests.runs.tiny import LENGTH, make_config, make_tokenizer, save_masked_model, save_model
 
 
@@ -41,15 +43,28 @@ def test_what_stands_before_every_text_is_found(tmp_path: Path) -> None:
     assert open_language_model(save_model(tmp_path / "started", "llama", start=True)).start_ids == (2,)
 
 
-def test_a_text_longer_than_the_table_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_text_longer_than_the_table_is_refused(tmp_path: Path, frozen: bool) -> None:
     model = open_language_model(save_model(tmp_path, "gpt2"))
+    model.model.requires_grad_(not frozen)
     with pytest.raises(UsageError, match="has a table of 32 positions, and the window has 40 tokens"):
         model.compute_logits(torch.arange(40)[None])
 
 
+def test_sinusoids_are_no_learned_table_whether_trainable_or_not() -> None:
+    """In transformers 5 those of DistilBERT have a gradient."""
+    model = AutoModel.from_config(CONFIGS["distilbert-sinusoid"]())
+    assert find_position_table(model) is find_position_table(model.requires_grad_(False)) is None
+    assert find_position_table(tiny("distilbert").requires_grad_(False)) is not None
+
+
 def test_a_model_that_continues_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\(BertForMaskedLM\) does not continue text"):
+    with pytest.raises(UsageError, match=r"\(BertForMaskedLM\) does not continue text; .*AutoModelForCausalLM$"):
         open_language_model(save_masked_model(tmp_path / "bert"))
+    config = T5Config(vocab_size=100, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    with pytest.raises(UsageError, match=r"does not continue text; .*or one that fills in masked tokens"):
+        open_language_model(tmp_path / "t5", masked=True)
     LlamaModel(make_config("llama")).save_pretrained(tmp_path / "headless")
     make_tokenizer().save_pretrained(tmp_path / "headless")
     with pytest.raises(UsageError, match=r"\(LlamaModel\) was saved without its output layer"):

@@ -105,6 +105,8 @@ LONG = {"spectrum": "longrope", "factor": 2.0, "original_length": 64, "short_fac
         ("learned", {"std": -1.0}, r"learned.std is -1.0, but must be at least 0"),
         ("sandwich", {"size": 7}, r"size is 7"),
         ("shaw", {"clip": -1}, r"clip is -1"),
+        ("deberta", {"span": 0}, r"deberta.span is 0, but must be at least 1"),
+        ("deberta", {"buckets": 6, "span": 4}, r"buckets is 6 with span 4; it must be 0, or even"),
         ("swin", {"rows": 0, "columns": 4}, r"swin.rows is 0, but must be at least 1"),
         ("log-cpb", {"rows": 0, "columns": 4}, r"log-cpb.rows is 0, but must be at least 1"),
         (

@@ -115,7 +115,7 @@ def attend(
         # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
         kernels = TRACED_KERNELS
     elif not request.hooks & AFTER_ROTATE:
-        # With few heads in 32 bits the first two never serve, nor for a program that is traced: they are not may_serve.
+        # With few heads in 32 bits, or while a program is traced, the first two never serve: they are not asked.
         may_serve = not torch.compiler.is_compiling() and (
             q_BHSK.dtype in LOW_PRECISION or q_BHSK.shape[0] * q_BHSK.shape[1] >= short_rows.MANY_HEADS
         )

@@ -92,7 +92,7 @@ def _find_kept() -> Path:
 def _stamp_package() -> str:
     """Return what changes with this version of the package, and with every edit of what its pages are made of."""
     package = Path(__file__).parents[1]
-    folders = (package / name for name in ("schemes", "scheme_pages", "positions", "cli", "attention"))
+    folders = (package / name for name in ("schemes", "scheme_pages", "positions", "cli", "attention", "findings"))
     files = [*package.glob("*.py"), *(file for folder in folders for file in folder.rglob("*.*"))]
     times = sorted(
         f"{file.name}{file.stat().st_mtime_ns}" for file in files if file.suffix in (".py", ".json", ".toml")

@@ -203,7 +203,7 @@ def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.Tensor:
     """Return the logits of ``STEPS`` tokens that are read one by one with the cache, [C, V], after a prefill at once.
 
-    None of a model that does not go on from its cache, or of ours where keys in it would be stale.
+    Empty where the model cannot go on from its cache, or where keys in it would be stale.
     """
     if not can_branch(model):
         return torch.zeros(0, 0)

@@ -86,21 +86,23 @@ FAMILIES: dict[str, Family] = {
 
 
 def guess_mechanisms(model: nn.Module, rows_ND: Tensor | None) -> tuple[str, ...]:
-    """Return the mechanisms that a model shows: a table of position vectors, and buffers of RoPE's frequencies.
-
-    A table is a sinusoid if products of its rows depend on their distance alone, as those of sine and cosine do.
-    """
+    """Return the mechanisms that a model shows: a table of position vectors, and buffers of RoPE's frequencies."""
     mechanisms = []
     if rows_ND is not None:
-        rows = rows_ND[:64].double()
-        gram = rows @ rows.T
-        size = float(gram.diagonal().mean())
-        spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
-        varies = float(rows.var(0).sum()) > 1e-6 * size
-        mechanisms.append("sinusoid" if varies and spread < 1e-3 * size else "learned")
+        mechanisms.append("sinusoid" if is_sinusoid(rows_ND) else "learned")
     if any(name.endswith("inv_freq") for name, _ in model.named_buffers()):
         mechanisms.append("rotary")
     return tuple(mechanisms)
+
+
+def is_sinusoid(rows_ND: Tensor) -> bool:
+    """Whether products of the rows of a table depend on their distance alone, as those of sine and cosine do."""
+    rows = rows_ND[:64].double()
+    gram = rows @ rows.T
+    size = float(gram.diagonal().mean())
+    spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
+    varies = float(rows.var(0).sum()) > 1e-6 * size
+    return varies and spread < 1e-3 * size
 
 
 def name_mechanisms(hooks: Collection[str], learned: bool) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from clockhands.models.door import (
     open_tokenizer,
     read_checked_config,
 )
+from clockhands.models.facts import is_sinusoid
 from clockhands.models.positions import change_foreign_positions
 from clockhands.models.streaming import find_device
 from clockhands.pretrained import CONFIG, find_special_tokens, is_known, is_own, read_configuration
@@ -102,7 +103,9 @@ class LanguageModel:
 
     @torch.inference_mode()
     def compute_logits(self, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S V"]:
-        """Compute the logits of the next token at every token, in float32: [B, S, V].
+        """Compute the logits at every token, in float32: [B, S, V].
+
+        They are of the next token; of a model that fills in masked tokens they are of that token itself.
 
         Raises PositionError for a text longer than ``max_length``.
         """
@@ -192,9 +195,10 @@ def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> Task
     declared, kind = " ".join(config.architectures or ()), config.model_type
     continues = task == "causal" and (not is_known({"model_type": kind}) or kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
     if not (continues or (masked and task == "masked")):
+        or_masked = ", or one that fills in masked tokens (AutoModelForMaskedLM)" if masked else ""
         raise UsageError(
             f"{source} ({declared or kind}) does not continue text; this needs a causal language model, which "
-            "transformers opens with AutoModelForCausalLM"
+            f"transformers opens with AutoModelForCausalLM{or_masked}"
         )
     if not has_head:
         raise UsageError(f"{source} ({declared}) was saved without its output layer, so it predicts no token")
@@ -214,11 +218,15 @@ def _join(source: str, model: Any, tokenizer: Any, task: Task) -> LanguageModel:
 
 def find_position_table(model: nn.Module) -> tuple[str, nn.Embedding] | None:
     """Return the learned table of positions of a model of transformers, with its name; None if it has none."""
-    # Some models keep sinusoids, which are not learned, in an embedding too: it has no gradient.
     for name, part in model.named_modules():
         leaf = name.rpartition(".")[2].lower()
-        if isinstance(part, nn.Embedding) and ("pos" in leaf or leaf == "wpe") and part.weight.requires_grad:
-            return name, part
+        if isinstance(part, nn.Embedding) and ("pos" in leaf or leaf == "wpe"):
+            # Some models keep sinusoids in an embedding too. Of weights that stay in their files only the gradient
+            # tells them apart; of all others the rows do, for a learned table may be frozen.
+            weight_ND = part.weight.detach()
+            learned = part.weight.requires_grad if weight_ND.is_meta else not is_sinusoid(weight_ND)
+            if learned:
+                return name, part
     return None
 
 

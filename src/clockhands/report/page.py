@@ -151,7 +151,10 @@ def _choose_cards(findings: Findings, sections: list[dict[str, Any]]) -> list[di
 
 
 def _shorten_all_paths(findings: Findings) -> Findings:
-    """Return the findings without absolute paths in what a page tells; tables and figures, which hold text, stay."""
+    """Return the findings as a page tells them: without absolute paths, and with true minus signs in verdicts.
+
+    Tables and figures, which hold text, stay.
+    """
 
     def shorten(value: Any) -> Any:
         return shorten_paths(value) if isinstance(value, str) else value

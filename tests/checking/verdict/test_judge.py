@@ -170,7 +170,7 @@ def test_a_table_of_the_models_own_is_its_own_fault() -> None:
     [
         ((0.5, 0.0, 0.0), "WARN", "depends on what ran before"),
         ((0.5, 0.0, 0.5), "WARN", "rounding decides a choice"),
-        ((0.05, 0.0), "PASS", "vanishes in float64: rounding, or a tie"),
+        ((0.05, 0.0), "PASS", "gone in float64 with other weights or texts: rounding, or a tie"),
         ((0.5, 0.5), "FAIL", ""),
     ],
 )
@@ -180,6 +180,20 @@ def test_a_large_difference_that_vanishes_is_never_a_pass(sizes: tuple[float, ..
     outcome = judge(subject, Check("law", "a", "c", lambda subject: Measurement(next(given))), "", {})
     assert outcome.verdict == verdict and reason in outcome.reason
     assert bool(outcome.reason) == bool(reason)
+
+
+def test_the_precision_that_is_told_is_that_of_the_repetition(subject: Subject) -> None:
+    """Both said float64, which had no part in them: the one asks for none, the other's model has none."""
+    in_own = judge(subject, law(lambda subject: 0.0 if subject.seed else 0.05, precise=False), "", {})
+
+    def wanted(subject: Subject) -> Measurement:
+        if subject.dtype == torch.float64:
+            raise RuntimeError("not implemented for Double")
+        return Measurement(1.0 if subject.seed else 0.0, wanted=True)
+
+    without = judge(subject, Check("law", "a", "c", wanted), "", {})
+    for outcome in (in_own, without):
+        assert (outcome.verdict, outcome.reason[:15]) == ("PASS", "gone in float32")
 
 
 def outcomes(**verdicts: str) -> dict[str, Outcome]:

@@ -100,5 +100,5 @@ def test_half_of_the_buckets_must_stay_below_the_span() -> None:
     """The buckets beyond the exact ones are spaced by log((span - 1)/half), which must not be log 1."""
     DeBERTa(D, HEADS, WIDTH, span=4, buckets=4)
     for buckets in (6, 2, 5, 7):
-        with pytest.raises(ConfigError, match=f"span 4 with {buckets} buckets"):
+        with pytest.raises(ConfigError, match=f"buckets is {buckets} with span 4"):
             DeBERTa(D, HEADS, WIDTH, span=4, buckets=buckets)

@@ -58,6 +58,8 @@ def test_flat_options_are_those_of_the_spectrum_beside_its_name() -> None:
     flat = RoPE.from_options(16, base=500.0, spectrum="yarn", factor=4.0, original_length=64, beta_fast=None)
     assert flat.spectrum == YaRN(4.0, 64) and flat.base == 500.0
     assert RoPE.from_options(16).spectrum == RoPE(16).spectrum == Plain()
+    with pytest.raises(ConfigError, match="unknown option of rope 'layouts'; did you mean 'layout'"):
+        RoPE.from_options(16, layouts="half")
 
 
 HEADS, WIDTH, LENGTH, LEFT = 4, 16, 12, 3

@@ -56,15 +56,15 @@ class Read:
         return self.column_BJ.clamp(min=0)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """One call, with the columns that are in the cache already. Shapes: B rows, S new tokens, T columns in all.
 
     ``places_BT`` is where each token is meant to stand, ``real_BT`` false for pads, ``kept_BST`` which keys each new
     token is meant to see as far as the arguments say. ``explicit``: positions came as an argument. ``undone``: tokens
     were taken back from the cache before; ``replaced`` has the ids and places of its rows before they were reordered.
-    Once the call was listened to, ``states`` has the state [B, S, D] that entered the first block, ``strange`` how it
-    is that of no place, and ``reads`` the attentions.
+    Listening fills in the rest: ``states`` has the state [B, S, D] that entered the first block, ``strange`` how it is
+    that of no place, and ``reads`` the attentions.
     """
 
     ids_BT: Tensor

@@ -34,15 +34,16 @@ class Evidence:
     """What was measured of one check.
 
     ``inapplicable`` says why the check does not apply, ``raised`` what the model raised, or where its logits are not
-    finite; otherwise there is a ``first`` measurement. Where that was not as expected, it was ``repeated`` in float64
-    with other weights or texts, or ``unconfirmed`` says why that was impossible. Where a large difference was gone in
-    the repetition, it was measured ``again`` exactly as at first.
+    finite; otherwise there is a ``first`` measurement. Where that was not as expected, it was ``repeated`` with other
+    weights or texts, in the precision ``repeated_in``, or ``unconfirmed`` says why that was impossible. Where a large
+    difference was gone in the repetition, it was measured ``again`` exactly as at first.
     """
 
     inapplicable: str = ""
     raised: str = ""
     first: Measurement | None = None
     repeated: Measurement | None = None
+    repeated_in: torch.dtype = torch.float64
     unconfirmed: str = ""
     again: Measurement | None = None
 
@@ -83,21 +84,22 @@ def _with_noise(subject: Subject, measured: Measurement) -> Measurement:
 
 
 def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
-    """Repeat in float64: what is rounding, or a tie, is gone there.
+    """Repeat with another seed, in float64 where that has a meaning: what is rounding, or a tie, is gone there.
 
     Some layers have no float64. The second seed in the subject's own precision then decides, if both differences are
     far from the tolerance.
     """
-    other = subject.seed + 1
-    repeated = _repeat(subject, check, other, torch.float64 if check.precise else subject.dtype)
+    other, dtype = subject.seed + 1, torch.float64 if check.precise else subject.dtype
+    repeated = _repeat(subject, check, other, dtype)
     if not isinstance(repeated, str):
         vanished = repeated.expected and first.size > FAR and not first.wanted
-        again = _repeat(subject, check, subject.seed, subject.dtype) if vanished else None
-        return Evidence(first=first, repeated=repeated, again=again if isinstance(again, Measurement) else None)
-    why, again = repeated, _repeat(subject, check, other, subject.dtype)
-    if isinstance(again, str) or (min(first.size, again.size) < FAR and not first.wanted):
-        return Evidence(first=first, unconfirmed=why)
-    return Evidence(first=first, repeated=again)
+        same = _repeat(subject, check, subject.seed, subject.dtype) if vanished else None
+        again = same if isinstance(same, Measurement) else None
+        return Evidence(first=first, repeated=repeated, repeated_in=dtype, again=again)
+    in_own = _repeat(subject, check, other, subject.dtype)
+    if isinstance(in_own, str) or (min(first.size, in_own.size) < FAR and not first.wanted):
+        return Evidence(first=first, unconfirmed=repeated)
+    return Evidence(first=first, repeated=in_own, repeated_in=subject.dtype)
 
 
 def _repeat(subject: Subject, check: Check, seed: int, dtype: torch.dtype) -> Measurement | str:
@@ -173,8 +175,9 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     - N/A: the check does not apply. FAIL: the model raised on valid input. WARN: a difference cannot be confirmed, or
       the model refused what it need not offer.
     - FAIL too where the logits are not finite, which is no difference but damage.
-    - PASS: the measurement is that of a correct model, at once or when it is repeated in float64. A large difference
-      that is gone then is WARN: it depends on what ran before, or on a choice that rounding decides.
+    - PASS: the measurement is that of a correct model, at once or when it is repeated with another seed, in float64
+      where that has a meaning. A large difference that is gone then is WARN: it depends on what ran before, or on a
+      choice that rounding decides.
     - PROPERTY or WARN: the difference is one that the scheme declares. FAIL: any other.
     - If undoing one fitted change makes the difference of a FAIL vanish, that change is its cause. A known fault of
       ``architecture`` (a name of transformers) adds its own, and may change the verdict, as the outcome then tells.
@@ -192,7 +195,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     elif evidence.repeated is None:
         verdict, reason = "PASS", "" if evidence.first is None else evidence.first.remark
     elif evidence.first is not None and evidence.repeated.expected:
-        verdict, reason = _judge_vanished(subject, evidence.first, evidence.again)
+        verdict, reason = _judge_vanished(subject, evidence.first, evidence)
     elif (rule := find_property(check.name, subject)) is not None:
         verdict, reason, safe = rule.verdict, rule.reason, rule.safe
     numbers: dict[str, Any] = {}
@@ -410,18 +413,19 @@ def find_property(check: str, subject: Subject) -> Declared | None:
     return None
 
 
-def _judge_vanished(subject: Subject, first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:
+def _judge_vanished(subject: Subject, first: Measurement, evidence: Evidence) -> tuple[Verdict, str]:
     """Return the verdict on a difference that was gone when it was repeated, and why.
 
     A program has no float64: what is gone with other texts is rounding if it was small.
     """
     if isinstance(subject.adapter, Program):
         return "WARN" if first.size > FAR else "PASS", "gone with other texts"
+    seen = f"gone in {str(evidence.repeated_in).removeprefix('torch.')} with other weights or texts"
     if first.wanted or first.size <= FAR:
-        return "PASS", "vanishes in float64: rounding, or a tie"
-    if again is not None and again.expected:
+        return "PASS", f"{seen}: rounding, or a tie"
+    if evidence.again is not None and evidence.again.expected:
         return "WARN", "depends on what ran before: gone when the same model was asked the same again"
-    return "WARN", "gone in float64 with other weights or texts: rounding decides a choice that moves the logits far"
+    return "WARN", f"{seen}: rounding decides a choice that moves the logits far"
 
 
 def run_checks(

@@ -14,9 +14,10 @@ Verdict = Literal["PASS", "FAIL", "WARN", "LIBRARY", "PROPERTY", "N/A"]
 class Outcome:
     """The verdict of one check on one subject.
 
-    ``size`` is the effect in standard deviations of the logits in float32, ``confirmed`` the same in float64 with
-    other weights (or other texts, for a real checkpoint). ``reason`` says why it is not a plain PASS or FAIL; ``cause``
-    and ``where`` (``file.py:line``) what in the library makes it so, ``thread`` where that is discussed.
+    ``size`` is the effect in standard deviations of the logits in float32, ``confirmed`` the same repeated with other
+    weights (or other texts, for a real checkpoint), in float64 where that has a meaning. ``reason`` says why it is not
+    a plain PASS or FAIL; ``cause`` and ``where`` (``file.py:line``) what in the library makes it so, ``thread`` where
+    that is discussed.
     LIBRARY is a failure whose cause lies in code that many models share; ``floor`` is then what the precision in which
     it shows does by itself, in the same unit.
     ``measured`` is the verdict of the measurement where the known fault ``known`` changed it, and empty otherwise.

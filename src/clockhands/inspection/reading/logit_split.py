@@ -9,8 +9,8 @@ input), so that the order of the parts plays no role. Hence
     logits_ij = Σ_a Σ_b s · q_a,i · k_b,j + E_ij        a, b in {constant, position, content}
 
 with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-XL's terms), split the same way. The
-constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts: if
-they came from the same N texts, noise would pass as position (about 1/N of the variance).
+constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts
+(for one text, from all others): from the same N texts, noise would pass as position (about 1/N of the variance).
 
 Where a scheme computes positions from the tokens (RePo, PaTH and others), these are frozen at those of the real input,
 and queries and keys are then affine in it again. What remains is the term ``data-dependent``: the logits of the
@@ -273,8 +273,8 @@ TERM_GROUPS: dict[str, tuple[str, ...]] = {
 """The terms of each group, by its name in figures; those that no token changes come first, and so stand together. Names
 are query–key: content–position is a query's content that attends to positions. Preferred tokens attract every query
 alike, by their own content and the constant part of the query; the reverse of that term goes with it. Preferred
-positions are the same of positions. "Distance" depends on the distance alone: the constant–constant term, and what the
-layer adds to all texts."""
+positions are the same of positions. "Distance" is what no text changes: the constant–constant term, and what the
+layer adds to all texts; it is a function of the distance where the scheme is one."""
 
 POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
 """The groups that do not depend on which tokens a text has."""

@@ -1,4 +1,4 @@
-"""The colours, dashes and fonts of every figure, for light paper, and what each colour becomes on a dark screen."""
+"""The colours, dashes and fonts of every figure, for light paper, and what colours become on a dark screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c08500", "#1d98dd")
 # Steps of viridis, for more series than six: layers or heads, which have an order. The last are darker, as above.
 RAMP = ("#482878", "#424086", "#38598c", "#2d708e", "#25858e", "#1e9b8a", "#27a275", "#37a450", "#5ca225", "#829a17")
 DARK = {
-    # What each colour becomes on a dark screen.
+    # What each colour becomes on a dark screen; the three of RAMP that are not here stay.
     INK: "#e6e9ed",
     FAINT: "#a9b2bd",
     GRID: "#343b44",

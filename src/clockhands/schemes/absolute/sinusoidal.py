@@ -57,7 +57,7 @@ class Sinusoidal(Scheme):
         random_phases: every channel starts at its own random angle, so that no two channels are a hand's sine and
             cosine.
         seed: of the random phases.
-        amplitude: factor of the whole encoding; norm² is amplitude²·width/2.
+        amplitude: factor of the whole encoding; with both waves and no random phases norm² is amplitude²·width/2.
         learned_amplitude: make that factor a parameter.
 
     Raises ConfigError for an odd width (unless ``waves`` is one of the two), and for options out of range.

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import refuse
+from clockhands.options import Count, FromZero
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Scheme
@@ -69,15 +70,15 @@ class DeBERTa(Scheme):
         num_heads: int,
         head_dim: int,
         *,
-        span: int = 512,
-        buckets: int = 0,
+        span: Count = 512,
+        buckets: FromZero = 0,
         terms: Literal["c2p+p2c", "c2p", "p2c"] = "c2p+p2c",
         p2c: Literal["paper", "code"] = "paper",
     ) -> None:
         super().__init__()
         refuse(
-            span < 1 or buckets < 0 or buckets % 2 or (buckets and not 2 <= buckets // 2 < span - 1),
-            f"span {span} with {buckets} buckets; buckets are 0, or even, at least 4 and below 2·(span - 1)",
+            buckets and (buckets % 2 or not 2 <= buckets // 2 < span - 1),
+            f"buckets is {buckets} with span {span}; it must be 0, or even, at least 4 and below 2·(span - 1)",
         )
         self.head_dim, self.num_heads, self.terms, self.p2c = head_dim, num_heads, terms.split("+"), p2c
         self.span, self.buckets = span, buckets
@@ -85,7 +86,7 @@ class DeBERTa(Scheme):
         self.table_RD = nn.Parameter(torch.empty(2 * self.side, d_model))
         self.to_key = nn.Linear(d_model, num_heads * head_dim) if "c2p" in self.terms else None
         self.to_query = nn.Linear(d_model, num_heads * head_dim) if "p2c" in self.terms else None
-        self.ends_N: Tensor  # saved, as in ``t5``
+        self.ends_N: Tensor  # a buffer, saved with the weights, so that a loaded table keeps its buckets
         self.register_buffer("ends_N", torch.empty(buckets // 2 + 1 if buckets else 0, dtype=torch.long))
         self.reset_parameters()
 
