@@ -19,6 +19,7 @@ from clockhands.devices import require_memory
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings, join_words
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.rotation import RotationFrequencies
 from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.head_statistics import TEXT_GROUPS
@@ -255,10 +256,13 @@ def _list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> d
     size = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
     size += f", width {capture.hidden[0].shape[-1]}"
     output = "with" if {"transformer", "language_model"} & subject.list_modules().keys() else "without"
+    rotation = reading.findings.get(RotationFrequencies.name)
+    still = str(rotation.details.get("layers without rotation", "")) if rotation else ""
+    note = f" Not so in layer{'s' if ' and ' in still else ''} {still}: nothing is rotated there." if still else ""
     facts: dict[str, str | int] = {
         "model": subject.label,
         "class": subject.class_name,
-        "position": subject.mechanism_sentence,
+        "position": subject.mechanism_sentence + note,
         "size": f"{size}, {subject.count_parameters():,} parameters {output} the output layer",
         "attention": reading.influence.sentence,
         "text": reading.text_sentence,

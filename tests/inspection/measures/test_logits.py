@@ -11,6 +11,7 @@ import transformers as hf
 from torch import nn
 
 from clockhands.findings import Finding
+from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.logits import _describe_ends, _describe_equal_layers, _draw_shares, _separate_terms
 from clockhands.inspection.number_format import format_estimate, format_percent
 from clockhands.inspection.reading.capture import capture
@@ -18,7 +19,7 @@ from clockhands.inspection.reading.logit_split import CONTENT, DISTANCE, POSITIO
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 
-from .. import planted
+from .. import planted, planted_gpt2
 from ..planted import VOCAB, answer, split
 from ..tiny import CONFIGS, own, tiny
 from .readings import answer_splits, attend_to_content, draw_ids, random_rows, read_own, split_layers
@@ -66,7 +67,7 @@ def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
     positional = answer_splits("logits.layers", split_layers(planted.copying()))
     assert positional.verdict.startswith("Position alone accounts for 99.57 % of the variance of the first layer's log")
     content = answer_splits("logits.layers", split_layers(attend_to_content()))
-    assert content.verdict.startswith("No effect of position alone on the first layer's logits was found")
+    assert content.verdict.startswith("Whether position alone has an effect on the first layer's logits is undecided")
     equal = answer_splits("logits.layers", split_layers(planted.uniform()))
     assert equal.verdict.startswith("The first layer attends to all tokens alike")
 
@@ -75,7 +76,7 @@ def test_the_last_layer_is_judged_by_its_own_interval() -> None:
     (positional,), (content,) = split_layers(planted.copying()), split_layers(attend_to_content())
     verdict = answer_splits("logits.layers", [positional, content]).verdict
     assert "the variance of the first layer's logits" in verdict
-    assert "No effect of position alone on the last layer's logits was found" in verdict
+    assert "Whether position alone has an effect on the last layer's logits is undecided" in verdict
     assert "the variance of the last layer's logits" in answer_splits("logits.layers", [content, positional]).verdict
     assert "last layer" not in answer_splits("logits.layers", [positional]).verdict
 
@@ -121,9 +122,25 @@ def test_the_head_that_depends_on_position_most_is_named_with_its_share() -> Non
     both, one, none = (answer_splits("logits.heads", split_layers(model)) for model in models)
     for found in (both, one):
         assert found.value > 0.98 and found.interval is not None and found.interval[0] > 0.9  # type: ignore[operator]
-        assert "is largest in layer 1 head 1" in found.verdict and "No effect" not in found.verdict
+        assert "is largest in layer 1 head 1" in found.verdict and "undecided" not in found.verdict
     assert {row[:2]: round(float(row[2]), 1) for row in one.table.rows} == {(1, 1): 1.0, (1, 2): 0.0}  # type: ignore[arg-type]
-    assert none.value < 0.05 and none.verdict.startswith("No effect of position alone")  # type: ignore[operator]
+    assert none.value < 0.05 and none.verdict.startswith("Whether position alone has an effect")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("kind", "told"), [("token 5", True), ("first position", False)])
+def test_what_a_head_does_for_a_token_that_never_moves_is_told_of_the_position_it_counts_as(
+    kind: Any, told: bool
+) -> None:
+    """Token 5 stands first in every text. The head that follows it counted as position, in the median head too."""
+    reading = planted_gpt2.read(planted_gpt2.make((kind, "uniform")), planted_gpt2.draw(always_first=5))
+    layers, heads = (MEASURES[name].run(reading).verdict for name in ("logits.layers", "logits.heads"))
+    assert ("One token of this text always stands where layer 1 head 1 looks and follows it" in layers) == told
+    assert layers.startswith("Position alone accounts for 100 %")
+    assert ("the median head has 0.0 %" in heads) == told and ("largest in layer 1 head 1, 100 %" in heads) == (
+        not told
+    )
+    only = planted_gpt2.read(planted_gpt2.make((kind, kind)), planted_gpt2.draw(always_first=5))
+    assert (MEASURES["logits.heads"].run(only).light == "skip") == told
 
 
 @pytest.mark.parametrize("seed", [0, 6, 10])
@@ -138,7 +155,7 @@ def test_the_largest_head_by_chance_is_no_effect(seed: int) -> None:
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, draw_ids())
     found = answer("logits.heads", subject, recorded, logit_splits=split(recorded))
-    assert found.value > 0.002 and found.verdict.startswith("No effect of position alone on the logits of a head was f")
+    assert found.value > 0.002 and "on the logits of any head is undecided" in found.verdict
     interval = format_estimate(found.value, *found.interval)[1]
     assert f"may be chance ({interval} for this head alone, before it is judged" in found.verdict
 
@@ -172,7 +189,7 @@ def test_no_effect_is_reported_where_tokens_hardly_depend_on_distances() -> None
     model: Any = Transformer(TransformerConfig(kind="encoder", encoder=position, **sizes))
     tokens = model.encoder.input.tokens.weight.data
     tokens.copy_(tokens[:1] + 0.01 * random_rows(VOCAB)[:, :32])
-    assert _word_terms(model).verdict.startswith("No effect of tokens together with distances was found")
+    assert _word_terms(model).verdict.startswith("Whether tokens together with distances have an effect is undecided")
     none = _word_terms(planted.uniform("encoder", "t5"))
     assert none.verdict.startswith("Nothing that is added to its logits depends on a token")
 

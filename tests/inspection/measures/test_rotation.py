@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 
 from clockhands.inspection.measures.rotation import (
     _compute_pair_shares,
@@ -14,7 +15,7 @@ from clockhands.inspection.measures.rotation import (
     _describe_layers,
     _estimate_frequencies,
     _find_rotated_width,
-    _order_pairs,
+    _read_rotation,
     _remove_rotation,
 )
 from clockhands.inspection.reading.capture import Capture, capture
@@ -31,7 +32,7 @@ from .readings import WINDOW, attend_to_content, draw_ids, read_own
 
 def _order(position: PositionConfig, layer: int = 0) -> list[int] | None:
     subject, recorded = read_own(position)
-    order_F, _ = _order_pairs(subject, recorded.layers[layer])
+    order_F = _read_rotation(subject, recorded.layers[layer]).order_F
     return None if order_F is None else order_F.tolist()
 
 
@@ -52,8 +53,8 @@ def test_pairs_are_ordered_by_speed_and_not_by_number() -> None:
     """Learned factors turn the frequencies 1, 0.1, 0.01, 0.001 into 0.001, 0.01, 0.1, 1."""
     subject = _learn_frequencies(REVERSED)
     recorded = capture(subject.model, subject.forward, draw_ids())
-    order_F, resting = _order_pairs(subject, recorded.layers[0])
-    assert order_F is not None and order_F.tolist() == [3, 2, 1, 0] and resting == 0
+    rotation = _read_rotation(subject, recorded.layers[0])
+    assert rotation.order_F is not None and rotation.order_F.tolist() == [3, 2, 1, 0] and rotation.resting == 0
     assert _order(PositionConfig("rope")) == [0, 1, 2, 3]
 
 
@@ -67,8 +68,9 @@ def test_a_layer_without_rotation_has_no_order() -> None:
     assert _order(PositionConfig("rope", skip_every=2), layer=1) is None
     subject = Subject.of(tiny("smollm3"))
     recorded = capture(subject.model, subject.forward, draw_ids())
-    first, second = (_order_pairs(subject, layer)[0] for layer in recorded.layers)
-    assert first is not None and first.tolist() == [0, 1, 2, 3] and second is None
+    first, second = (_read_rotation(subject, layer) for layer in recorded.layers)
+    assert first.order_F is not None and first.order_F.tolist() == [0, 1, 2, 3] and second.order_F is None
+    assert second.turns_nothing and not first.turns_nothing
 
 
 @pytest.mark.parametrize("still", [0, 2])
@@ -76,8 +78,8 @@ def test_pairs_that_stand_still_are_counted_and_told(still: int) -> None:
     """The learned factors of some of four pairs make their frequencies zero."""
     subject = _learn_frequencies([0.0] * (4 - still) + [-1e4] * still)
     recorded = capture(subject.model, subject.forward, draw_ids())
-    read = {index: _order_pairs(subject, layer) for index, layer in enumerate(recorded.layers)}
-    assert [resting for _, resting in read.values()] == [still, still]
+    read = {index: _read_rotation(subject, layer) for index, layer in enumerate(recorded.layers)}
+    assert [rotation.resting for rotation in read.values()] == [still, still]
     told = " In layers 1 and 2, 2 of 4 rotated pairs stand still: they see no position."
     assert _describe_layers(read) == (told if still else "")
 
@@ -108,7 +110,7 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
 
 def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
     """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
-    return _compute_pair_shares(*_compute_pair_sums(subject, layer, ordinary_T))
+    return _compute_pair_shares(*_compute_pair_sums(_read_rotation(subject, layer), layer, ordinary_T))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])
@@ -194,16 +196,47 @@ def test_without_rotation_the_products_are_what_they_are_without_rotation() -> N
 
 def test_layers_without_rotation_are_left_out_and_named() -> None:
     found = answer("kernel.frequencies", *read_own(PositionConfig("rope", {"fraction": 0.5}, skip_every=2)))
-    assert "; 50 % if all pairs carried the same)" in found.verdict, "one pair of two"
-    assert found.verdict.endswith("Layer 2 does not rotate each pair of channels at one speed; it is left out.")
+    assert found.verdict.startswith("The fastest of 2 rotated pairs carries ")
+    assert "; 25 % if all channels carried the same)" in found.verdict, "two channels of eight"
+    assert found.verdict.endswith("Layer 2 rotates nothing.")
     assert [row[0] for row in found.table.rows] == [1]
     whole = answer("kernel.frequencies", *read_own(PositionConfig("rope")))
-    assert "left out" not in whole.verdict and [row[0] for row in whole.table.rows] == [1, 2]
+    assert "rotates nothing" not in whole.verdict and [row[0] for row in whole.table.rows] == [1, 2]
 
 
-def test_a_scheme_that_rotates_nothing_has_no_fastest_quarter() -> None:
-    found = answer("kernel.frequencies", *read_own(PositionConfig("ssmax")))
-    assert found.light == "skip" and found.verdict.startswith("No layer rotates each of its pairs of channels at one")
+@pytest.mark.parametrize(
+    ("scheme", "reason"), [("ssmax", "anything: none"), ("liere", "each of its pairs of channels")]
+)
+def test_a_scheme_that_turns_no_pair_at_one_speed_has_no_fastest_quarter(scheme: str, reason: str) -> None:
+    found = answer("kernel.frequencies", *read_own(PositionConfig(scheme, complete_options(scheme))))
+    assert found.light == "skip" and found.verdict.startswith(f"No layer rotates {reason}")
+
+
+GLM4 = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
+DEEPSEEK = dict(GLM4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=4, v_head_dim=8)
+
+
+@pytest.mark.parametrize(
+    ("config", "start", "width", "interleaved"),
+    [
+        (hf.Glm4Config(**GLM4, num_key_value_heads=2, vocab_size=97, pad_token_id=0), 0, 4, True),
+        (hf.Olmo3Config(**GLM4, num_key_value_heads=2, vocab_size=97, pad_token_id=0), 0, 8, False),
+        (hf.DeepseekV3Config(**DEEPSEEK, first_k_dense_replace=2, vocab_size=97, num_key_value_heads=4), 4, 8, False),
+    ],
+    ids=["glm4", "olmo3", "deepseek"],
+)
+def test_the_pairs_of_an_unlisted_architecture_are_found(
+    config: Any, start: int, width: int, interleaved: bool
+) -> None:
+    """GLM-4 turns neighbouring channels of the first half, DeepSeek the last channels of a head."""
+    torch.manual_seed(0)
+    subject = Subject.of(hf.AutoModel.from_config(config).eval())
+    assert subject.has_unlisted_architecture
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    rotation = _read_rotation(subject, recorded.layers[0])
+    assert (rotation.start, rotation.width, rotation.interleaved) == (start, width, interleaved)
+    assert rotation.order_F is not None and rotation.order_F.tolist() == list(range(width // 2))
+    assert float(_compute_shares(subject, recorded.layers[0], recorded.ordinary_T).sum()) == pytest.approx(1, abs=1e-4)
 
 
 def test_the_fastest_quarter_is_that_of_the_fastest_pair() -> None:

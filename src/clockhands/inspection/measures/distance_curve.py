@@ -34,6 +34,8 @@ DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transforme
 """Mechanisms (``Subject.mechanisms``) whose attention depends, or may depend, on the distance of two tokens."""
 DRAWN_OFFSETS, DRAWN_HEADS = 48, 12
 """The largest offset in the figure, either way, and the curves in it."""
+LEAST_LOGIT = 1e-4
+"""A curve that stays below this changes no weight of attention by more than this part of it."""
 SHUFFLES = 200
 """Random orders of the distances that the curves are compared with."""
 
@@ -78,9 +80,11 @@ class DistanceCurve(Measure):
         exceeds_chance = low > max(chance[1], ROUNDING)
         numbers = f"({interval}; distances shuffled {format_percent_range(*chance)}{describe_untrained(untrained)})"
         verdict = (
-            f"No effect of distance alone was found: it accounts for at most {share} of the variance of a layer's "
-            f"logits, in layer {largest + 1} {numbers}."
+            f"Whether distance alone has an effect is undecided: it accounts for at most {share} of the variance of a "
+            f"layer's logits, in layer {largest + 1} {numbers}, and shuffled distances may do as well."
         )
+        if max(float(curve_HJ.nan_to_num().abs().max()) for curve_HJ in curves) < LEAST_LOGIT:
+            verdict = f"Distance alone adds next to nothing: it changes no logit by {LEAST_LOGIT} or more."
         if exceeds_chance:
             head_shares = [sum_groups(row)[DISTANCE] for row in splits[largest].compute_head_shares()]
             head = max(range(len(head_shares)), key=head_shares.__getitem__)

@@ -165,7 +165,7 @@ class HeadsDistance(Measure):
         nearest = min(range(len(medians)), key=medians.__getitem__)
         uniform, distance_NH = layers[nearest].uniform_distance, layers[nearest].distance_NH
         low, high = _bootstrap_median(distance_NH)
-        places = choose_digits(low, high, 1)
+        places = min(2, choose_digits(low, high, 1))
         near = [
             str(i) for i, (m, at) in enumerate(zip(medians, layers, strict=True), 1) if m < NEAR * at.uniform_distance
         ]
@@ -312,7 +312,7 @@ class CrossAttentionByPosition(Measure):
         shown, numbers = format_estimate(value, low, high)
         numbers += describe_untrained(untrained)
         verdict = (
-            "No effect of positions alone on the attention over the source was found: they explain "
+            "Whether positions alone have an effect on the attention over the source is undecided: they explain "
             f"{shown} of its variance ({numbers})."
         )
         if low > 0:

@@ -111,7 +111,7 @@ class LogitLayers(Measure):
         return self.make_finding(
             f"{_describe_ends(splits, untrained)} {_describe_exactness(error, data_dependent)} "
             f"{EXPLAIN_POSITION_ALONE}; measured on {reading.text_sentence}."
-            f"{_describe_equal_layers(reading.capture.layers)}",
+            f"{_describe_fixed_tokens(reading)}{_describe_equal_layers(reading.capture.layers)}",
             positional[0],
             unit=SHARE,
             interval=compute_group_interval(splits[0], *POSITIONAL),
@@ -127,6 +127,19 @@ class LogitLayers(Measure):
             figure=_draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", untrained),
             details={"error": error, "positional": positional, "positional_untrained": untrained},
         )
+
+
+def _describe_fixed_tokens(reading: Reading) -> str:
+    """Name the heads that follow a token which always stands at one position, where the split sees no difference."""
+    heads = [at for at, sink in reading.sinks.items() if sink.follows != "position"]
+    if not heads:
+        return ""
+    names = join_words(f"layer {layer + 1} head {head + 1}" for layer, head in heads)
+    look, follow = ("looks", "follows") if len(heads) == 1 else ("look", "follow")
+    return (
+        f" One token of this text always stands where {names} {look} and {follow} it, or that is undecided: what it "
+        "does counts as position here."
+    )
 
 
 def _describe_equal_layers(layers: Sequence[Layer]) -> str:
@@ -165,8 +178,8 @@ def _describe_ends(splits: Sequence[LogitSplit], untrained: Sequence[float] | No
             sentence = f"The {name} layer attends to all tokens alike: the logits of a query are equal."
         elif low <= 0:
             sentence = (
-                f"No effect of position alone on the {name} layer's logits was found ({value}, {interval}; content "
-                f"alone {content})."
+                f"Whether position alone has an effect on the {name} layer's logits is undecided ({value}, {interval}; "
+                f"content alone {content})."
             )
         else:
             sentence = (
@@ -209,7 +222,7 @@ class LogitHeads(Measure):
         " The interval is that of the one head that is named, as if it had been chosen before. An effect is told where "
         "it would lie above zero even if it were as wide as it must be for one of so many heads (Bonferroni). How many "
         "heads attend by position is counted on their attention, and there alone; a head that follows the token at one "
-        "position is not named."
+        "position, or of which that is undecided, is neither named nor counted in the median."
     )
     source = SPLIT_SOURCE
     heading = ATTENTION_HEADING
@@ -224,6 +237,8 @@ class LogitHeads(Measure):
         for at, sink in reading.sinks.items():
             if sink.follows != "position":  # it looks there for the token, or that is undecided
                 ranked_LH[at] = -torch.inf
+        if not bool(ranked_LH.isfinite().any()):
+            return self.skip("Every head follows a token that always stands at one position, or that is undecided.")
         layer, head = divmod(int(ranked_LH.argmax()), shares_LH.shape[1])
         value, split = float(shares_LH[layer, head]), splits[layer]
         low, high = compute_group_interval(split, *POSITIONAL, head=head)
@@ -231,7 +246,10 @@ class LogitHeads(Measure):
         term_shares = split.compute_head_shares()
         share, interval = format_estimate(value, low, high)
         control = "" if untrained is None else f"; the largest untrained {format_percent(untrained)}"
-        named, median = f"layer {layer + 1} head {head + 1}", format_percent(float(shares_LH.quantile(0.5)))
+        named, median = (
+            f"layer {layer + 1} head {head + 1}",
+            format_percent(float(ranked_LH[ranked_LH.isfinite()].quantile(0.5))),
+        )
         verdict = (
             "The share of position alone in the variance of its logits is largest in "
             f"{named}, {share} ({interval}{control}); the median head has {median}."
@@ -240,9 +258,9 @@ class LogitHeads(Measure):
         wider = compute_t_factor(len(split.var_NH) - 1, shares_LH.numel()) / 1.96
         if value - wider * (value - low) <= 0:
             verdict = (
-                "No effect of position alone on the logits of a head was found: its largest share in their variance, "
-                f"{share} in {named}, may be chance ({interval} for this head alone, before it is judged as the "
-                f"largest of all{control}); the median head has {median}."
+                "Whether position alone has an effect on the logits of any head is undecided: its largest share in "
+                f"their variance, {share} in {named}, may be chance ({interval} for this head alone, before it is "
+                f"judged as the largest of all{control}); the median head has {median}."
             )
         return self.make_finding(
             verdict,
@@ -369,8 +387,8 @@ class ContentDistance(Measure):
         )
         if low <= 0:
             verdict = (
-                "No effect of tokens together with distances was found: they account for "
-                f"{together} of the variance of the logits ({numbers})."
+                f"Whether tokens together with distances have an effect is undecided: they account for {together} of "
+                f"the variance of the logits ({numbers})."
             )
         return self.make_finding(
             verdict,

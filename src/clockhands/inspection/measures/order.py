@@ -129,7 +129,10 @@ def _describe_shifts(reading: Reading, interventions: Interventions, attends_by_
     subject, shifts = reading.subject, interventions.shifts
     if not shifts and subject.has_unlisted_architecture:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
-    ending = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
+    ending = "."
+    if interventions.order_matters and attends_by_distance:
+        mask = ", and how many tokens the mask shows each" if reading.reads_left_to_right else ""
+        ending = f": only distances matter{mask}."
     if not shifts and subject.has_no_absolute_positions:
         return f" There are no absolute positions to shift{ending}"
     if not shifts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple, cast
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -87,29 +88,64 @@ def _estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, "
     return frequencies_F.masked_fill(~coherent_F, torch.nan)
 
 
-def _order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
-    """Return the numbers of the pairs that a layer rotates, the fastest first, and how many of them stand still.
+class Rotation(NamedTuple):
+    """Which channels of a head a layer rotates, and in which order their pairs turn.
 
-    Read from the queries and keys of one vector at every position, which turn and do nothing else. The numbers are None
-    unless each pair has one speed. Where tokens choose positions, or a pair is zero, pairs are in the order of their
-    channels, as RoPE has them; in the first case none is said to stand still.
+    The ``width`` channels from ``start`` rotate, of ``channels`` in a head; ``interleaved``: neighbouring ones
+    together, not those half of them apart. ``order_F`` are the numbers of the pairs, the fastest first; None unless
+    each pair has one speed and some turn. Of the pairs, ``resting`` stand still.
+    """
+
+    start: int
+    width: int
+    channels: int
+    interleaved: bool
+    order_F: Int[Tensor, " F"] | None = None
+    resting: int = 0
+
+    @property
+    def turns_nothing(self) -> bool:
+        """Whether every pair stands still, so that the layer sees no position by its rotation."""
+        return self.order_F is None and self.resting > 0
+
+    @property
+    def fastest(self) -> Int[Tensor, " q"]:
+        """The numbers of the fastest quarter of the pairs, one at least."""
+        order_F = cast(Tensor, self.order_F)
+        return order_F[: max(1, len(order_F) // 4)]
+
+
+def _read_rotation(subject: Subject, layer: Layer) -> Rotation:
+    """Read which pairs a layer rotates from the queries and keys of one vector at every position.
+
+    They turn and do nothing else. Where an architecture is not listed, channels are paired as gives each pair one
+    speed. Where tokens choose positions, or a pair is zero, pairs are in the order of their channels, as RoPE has them;
+    in the first case none is said to stand still.
     """
     constant = layer.replay(compute_means(layer, torch.arange(len(layer.inputs_NTD)))[0])
     vectors = torch.cat([constant.q_BHSK[0], constant.k_BHTK[0]]).double().cpu()
-    vectors = vectors[..., : _find_rotated_width(subject, layer, vectors.shape[-1])]
-    # The two channels of a pair as one complex number.
-    pairs = vectors.unflatten(-1, (-1, 2)) if subject.interleaved else vectors.unflatten(-1, (2, -1)).mT
-    turns_HTF = torch.view_as_complex(pairs.contiguous())
-    in_order_F = torch.arange(turns_HTF.shape[-1])
+    channels = vectors.shape[-1]
+    width = _find_rotated_width(subject, layer, channels)
+    # Partial rotation leaves the last channels alone, multi-head latent attention (DeepSeek) the first.
+    turns_K = (vectors - vectors[:, :1]).abs().amax((0, 1)) > LEAST_READ * vectors.abs().amax()
+    start = channels - width if bool(turns_K.any()) and not bool(turns_K[: channels - width].any()) else 0
+    rotation = Rotation(start, width, channels, subject.interleaved)
     if layer.locates_tokens:
-        return in_order_F, 0
-    frequencies_F = _estimate_frequencies(turns_HTF)
-    zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
-    known = frequencies_F[~zero_F]
-    if bool(known.isnan().any()) or not bool(known.any()):
-        return None, 0
-    order_F = in_order_F if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
-    return order_F, int((known == 0).sum())
+        return rotation._replace(order_F=torch.arange(width // 2))
+    for interleaved in dict.fromkeys((subject.interleaved, subject.interleaved or subject.has_unlisted_architecture)):
+        rotated = vectors[..., start : start + width]
+        # The two channels of a pair as one complex number.
+        pairs = rotated.unflatten(-1, (-1, 2)) if interleaved else rotated.unflatten(-1, (2, -1)).mT
+        turns_HTF = torch.view_as_complex(pairs.contiguous())
+        frequencies_F = _estimate_frequencies(turns_HTF)
+        zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
+        known = frequencies_F[~zero_F]
+        if not bool(known.isnan().any()):
+            fastest_first = frequencies_F.argsort(descending=True, stable=True)
+            order_F = torch.arange(len(zero_F)) if bool(zero_F.any()) else fastest_first
+            resting = int((known == 0).sum())
+            return Rotation(start, width, channels, interleaved, order_F if resting < len(known) else None, resting)
+    return rotation
 
 
 class RotationFrequencies(Measure):
@@ -121,9 +157,10 @@ class RotationFrequencies(Measure):
     method = (
         "The logit is a sum over the pairs of channels that rotate together: share of pair f = cov(s q_f·k_f, "
         "logit)/var(logit), logits centred over keys. Which pairs are fastest is read from the queries and keys of one "
-        "vector at every position; layers in which a pair has no single speed, or none turns, are left out. "
+        "vector at every position; layers in which a pair has no single speed, or none turns, are left out. Where an "
+        "architecture is not listed, channels are paired as gives each pair one speed. "
         "'Unrotated' is R² of the logits on q·k as it would be without rotation. Interval: texts resampled. Equal "
-        "pairs: the share of a quarter of the pairs if all had the same. Untrained: fresh weights."
+        "pairs: the share of those pairs if all channels of a head had the same. Untrained: fresh weights."
     )
     source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
     heading = ATTENTION_HEADING
@@ -135,39 +172,41 @@ class RotationFrequencies(Measure):
         subject, capture = reading.subject, reading.capture
         if "rotary" not in subject.mechanisms:
             return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
-        if subject.has_unlisted_architecture:
-            return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
-        read = {index: _order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
-        orders = {index: order_F for index, (order_F, _) in read.items() if order_F is not None}
-        if not orders:
-            return self.skip(
-                "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
-            )
-        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in orders.values()]
+        read = {index: _read_rotation(subject, layer) for index, layer in enumerate(capture.layers)}
+        still = join_words(str(index + 1) for index, rotation in read.items() if rotation.turns_nothing)
+        rotations = {index: rotation for index, rotation in read.items() if rotation.order_F is not None}
+        if not rotations:
+            reason = "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
+            if all(rotation.turns_nothing for rotation in read.values()):
+                reason = "No layer rotates anything: none of its pairs of channels turns from one position to the next."
+            return replace(self.skip(reason), details={"layers without rotation": still} if still != "none" else {})
+        quarters = [rotation.fastest for rotation in rotations.values()]
 
         def measure(either: Reading) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor], float]:
             """Return sums and shares of the pairs of each layer, and the mean share of their fastest quarters.
 
             Of the control they are the same pairs of the same layers, in the same order.
             """
-            sums = [_compute_pair_sums(subject, either.capture.layers[index], capture.ordinary_T) for index in orders]
+            sums = [
+                _compute_pair_sums(rotation, either.capture.layers[index], capture.ordinary_T)
+                for index, rotation in rotations.items()
+            ]
             shares = [_compute_pair_shares(*layer_sums) for layer_sums in sums]
             of_quarters = [float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)]
             return sums, shares, sum(of_quarters) / len(of_quarters)
 
         (sums, shares, share), control = reading.with_control(measure)
         fresh, untrained = (None, None) if control is None else control[1:]
-        unrotated = [_compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
-        equal = sum(len(pairs) / len(order_F) for pairs, order_F in zip(quarters, orders.values(), strict=True))
-        equal /= len(orders)
+        unrotated = [_compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in rotations]
+        equal = sum(2 * len(rotation.fastest) / rotation.channels for rotation in rotations.values()) / len(rotations)
         low, high = bootstrap_ratio(
             torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
             torch.stack([squares_N for _, squares_N in sums]),
         )
         shown, interval = format_estimate(share, low, high)
         verdict = (
-            f"The fastest quarter of the rotated pairs carries {shown} of the logits' variance ({interval}; "
-            f"{format_percent(equal)} if all pairs carried the same{describe_untrained(untrained)})."
+            f"{_name_fastest([*rotations.values()])} {shown} of the logits' variance ({interval}; "
+            f"{format_percent(equal)} if all channels carried the same{describe_untrained(untrained)})."
         )
         known = [r2 for r2 in unrotated if r2 is not None]
         if known:
@@ -180,8 +219,9 @@ class RotationFrequencies(Measure):
             unit=SHARE,
             interval=(low, high),
             references=(Reference("equal pairs", equal),),
-            table=_make_table([*orders], shares, unrotated),
-            figure=_draw_figure([*orders.values()], shares, fresh),
+            table=_make_table([*rotations], shares, unrotated),
+            figure=_draw_figure([cast(Tensor, rotation.order_F) for rotation in rotations.values()], shares, fresh),
+            details={"layers without rotation": still} if still != "none" else {},
         )
 
 
@@ -213,17 +253,35 @@ def _draw_figure(orders: Sequence[Tensor], shares: Sequence[Tensor], fresh: Sequ
     )
 
 
-def _describe_layers(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
-    """Say which layers are left out, and in which some of the rotated pairs stand still; empty where all turn."""
-    left_out, sentence = [str(index + 1) for index, (order_F, _) in read.items() if order_F is None], ""
+def _name_fastest(rotations: Sequence[Rotation]) -> str:
+    """Return the subject of the verdict: the fastest quarter of the pairs, or their number where four divides none."""
+    counts = {(len(rotation.fastest), rotation.width // 2) for rotation in rotations}
+    (number, count), *others = counts
+    if others or count % 4 == 0:
+        return "The fastest quarter of the rotated pairs carries"
+    if count == 1:
+        return "The one rotated pair carries"
+    return f"The fastest of {count} rotated pairs carries" if number == 1 else f"The {number} fastest of {count} carry"
+
+
+def _describe_layers(read: Mapping[int, Rotation]) -> str:
+    """Say which layers rotate nothing or are left out, and in which some pairs stand still; empty where all turn."""
+    nothing = [str(index + 1) for index, rotation in read.items() if rotation.turns_nothing]
+    left_out = [
+        str(index + 1) for index, rotation in read.items() if rotation.order_F is None and not rotation.turns_nothing
+    ]
+    sentence = ""
+    if nothing:
+        which, verb = ("Layer", "rotates") if len(nothing) == 1 else ("Layers", "rotate")
+        sentence = f" {which} {join_words(nothing)} {verb} nothing."
     if left_out:
         which, verb, they_are = ("Layer", "does", "it is") if len(left_out) == 1 else ("Layers", "do", "they are")
-        sentence = f" {which} {join_words(left_out)} {verb} not rotate each pair of channels at one speed; "
+        sentence += f" {which} {join_words(left_out)} {verb} not rotate each pair of channels at one speed; "
         sentence += f"{they_are} left out."
     layers: dict[tuple[int, int], list[str]] = {}
-    for index, (order_F, resting) in read.items():
-        if order_F is not None and resting:
-            layers.setdefault((resting, len(order_F)), []).append(str(index + 1))
+    for index, rotation in read.items():
+        if rotation.order_F is not None and rotation.resting:
+            layers.setdefault((rotation.resting, len(rotation.order_F)), []).append(str(index + 1))
     return sentence + "".join(
         f" In layer{'s' if len(numbers) > 1 else ''} {join_words(numbers)}, {resting} of {count} rotated pairs "
         f"{'stand' if resting > 1 else 'stands'} still: they see no position."
@@ -240,7 +298,7 @@ def _compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Ten
 
 
 def _compute_pair_sums(
-    subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " T"]
+    rotation: Rotation, layer: Layer, ordinary_T: Bool[Tensor, " T"]
 ) -> tuple[Float[Tensor, "N F"], Float[Tensor, " N"]]:
     """Compute Σ product · logit of each rotating pair, and Σ logit², text by text, over ordinary tokens.
 
@@ -257,10 +315,10 @@ def _compute_pair_sums(
         )
         squares.append(logits.double().square().sum((1, 2, 3)).cpu())
     products_NK = torch.cat(products)
-    width = _find_rotated_width(subject, layer, products_NK.shape[1])
-    rotated = products_NK[:, :width]
-    pairs_NF = rotated.unflatten(1, (-1, 2)).sum(-1) if subject.interleaved else rotated.unflatten(1, (2, -1)).sum(1)
-    return torch.cat([pairs_NF, products_NK[:, width:].sum(1, keepdim=True)], dim=1), torch.cat(squares)
+    rotated = products_NK[:, rotation.start : rotation.start + rotation.width]
+    pairs_NF = rotated.unflatten(1, (-1, 2)).sum(-1) if rotation.interleaved else rotated.unflatten(1, (2, -1)).sum(1)
+    rest_N1 = (products_NK.sum(1) - rotated.sum(1))[:, None]
+    return torch.cat([pairs_NF, rest_N1], dim=1), torch.cat(squares)
 
 
 def _compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:

@@ -224,7 +224,7 @@ class TableSimilarity(Measure):
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
-            explained = f"No effect of distance on the similarities was found: it explains {share} of their variance"
+            explained = f"Distance explains the similarities no better than by chance: {share} of their variance"
         step = max(1, len(cosines_NN) // 128)
         ticks = tuple(range(1, len(cosines_NN) + 1, step))
         cosines = draw_heatmap(
