@@ -172,7 +172,7 @@ def test_positions_given_by_hand_are_used() -> None:
     moved = made(input_ids=text, position_ids=torch.arange(4)[None] + 3).logits
     longer = made.model.decoder.schemes[0].encode(torch.arange(3, 7)[None])
     states: list[torch.Tensor] = []
-    made.model.decode(TokenBatch(text, positions_BS=torch.arange(4)[None] + 3), layer_states=states)
+    made.model.decode(TokenBatch(text, pos=torch.arange(4)[None] + 3), layer_states=states)
     torch.testing.assert_close(states[0], made.model.decoder.input.tokens.weight[text] * math.sqrt(32) + longer)
     assert not torch.allclose(moved, made(input_ids=text).logits, atol=1e-3)
 

@@ -48,9 +48,15 @@ def advice(writer: ModuleType) -> ModuleType:
     return importlib.import_module(writer.write_advice.__module__)
 
 
+def read_page(name: str) -> str:
+    """Return the page of a scheme as it was written."""
+    assert (DOCS / f"{name}.md").exists(), f"no page: run python docs/make_schemes.py --time {name}"
+    return (DOCS / f"{name}.md").read_text("utf8")
+
+
 def read_part(name: str, heading: str) -> str:
     """Return a part of a scheme's page."""
-    return (DOCS / f"{name}.md").read_text("utf8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    return read_page(name).split(f"## {heading}\n")[1].split("\n## ")[0]
 
 
 def test_there_is_a_page_for_every_scheme_and_no_other() -> None:
@@ -60,8 +66,8 @@ def test_there_is_a_page_for_every_scheme_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_page_is_what_the_scheme_says_today(name: str, writer: ModuleType) -> None:
-    told = (DOCS / f"{name}.md").read_text("utf8")
-    assert told == writer.markdown(make_page(name)), "run python docs/make_schemes.py"
+    is_new = read_page(name) == writer.markdown(make_page(name))
+    assert is_new, "the page is not what the scheme says: run python docs/make_schemes.py"
 
 
 def test_the_overview_is_filtered_by_what_people_choose_by(writer: ModuleType) -> None:
@@ -79,7 +85,7 @@ def test_the_overview_is_filtered_by_what_people_choose_by(writer: ModuleType) -
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_page_has_the_equation_every_option_and_variant_and_an_example(name: str) -> None:
     """The example is the docstring's, which tests/schemes/test_examples.py runs."""
-    told, listed = (DOCS / f"{name}.md").read_text("utf8"), make_page(name)
+    told, listed = read_page(name), make_page(name)
     assert CATALOGUE[name].equation in told and all(f"| `{option.name}` |" in told for option in listed.options)
     assert listed.example.startswith(">>> ") and listed.example in told
     assert f"{CATALOGUE[name].__name__}(" in listed.example
@@ -174,7 +180,7 @@ WITHOUT_COST = {"swin": "its window holds fewer tokens than the cost is measured
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_page_has_every_part(part: str) -> None:
-    pages = {name: (DOCS / f"{name}.md").read_text("utf8") for name in CATALOGUE}
+    pages = {name: read_page(name) for name in CATALOGUE}
     without = {name for name, text in pages.items() if not re.search(PARTS[part].replace("{name}", name), text, re.M)}
     expected = set(WITHOUT_COST) if part == "its costs" else set()
     assert without == expected, "run python docs/make_schemes.py --time NAME"

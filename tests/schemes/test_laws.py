@@ -43,8 +43,12 @@ CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 FAR = torch.tensor([[0, 1, 257, 65_537, 999_999, 1_000_000]])
 
 
-def close(got: torch.Tensor, wanted: torch.Tensor, atol: float = 2e-5, rtol: float = 1e-4) -> None:
-    torch.testing.assert_close(got.double(), wanted.double(), atol=atol, rtol=rtol)
+def close(
+    got: torch.Tensor, wanted: torch.Tensor, atol: float = 2e-5, rtol: float = 1e-4, what: str = "two ways differ"
+) -> None:
+    torch.testing.assert_close(
+        got.double(), wanted.double(), atol=atol, rtol=rtol, msg=lambda message: f"{what}\n{message}"
+    )
 
 
 def test_every_scheme_has_an_oracle() -> None:
@@ -61,13 +65,14 @@ def equals_oracle(name: str, options: Options, causal: bool, pos: torch.Tensor |
     vectors, fast = encoded(scheme, data.pos), run(scheme, data, causal)
     slow = attend_reference(scheme, data.q, data.k, data.v, where, where, causal=causal).out_BHSK
     expected = ORACLES[name](Case(scheme, options, q, k, v, p, p, x.double(), causal, WIDTH))
+    what = f"{name} with {options} is not what its oracle says, which reads learned parameters from case.scheme"
     if expected.encode_SP is not None:
-        close(vectors[0], expected.encode_SP, expected.tolerance, 1e-6)
+        close(vectors[0], expected.encode_SP, expected.tolerance, 1e-6, what=what)
     if expected.logits_HST is None:
         return
     out = weights(expected.logits_HST, causal) @ v if expected.out_HSK is None else expected.out_HSK
-    close(fast[0], out, expected.tolerance)
-    close(slow[0], out, expected.tolerance)
+    close(fast[0], out, expected.tolerance, what=what)
+    close(slow[0], out, expected.tolerance, what=what)
 
 
 @every("oracle")

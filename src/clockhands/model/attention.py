@@ -68,7 +68,7 @@ class Attention(nn.Module):
         the scheme does not take.
         """
         return attend(
-            scheme, q_BHSK, k_BGTK, v_BGTK, placement.qpos_BS, placement.kpos_BT, placement.mask_BHSM,
+            scheme, q_BHSK, k_BGTK, v_BGTK, placement.qpos, placement.kpos, placement.mask_BHSM,
             causal=placement.causal, scale=self.choose_scale(scheme), rotated=rotated,
             dropout=self.dropout if self.training else 0.0,
         )  # fmt: skip
@@ -130,18 +130,18 @@ class SelfAttention(Attention):
             past_BHTA = None if cache is None else read_coordinates(scheme, cache, layer, self.head_dim)
             # An offloaded cache may hold them on another device until it is asked for its keys.
             past_BHTA = None if past_BHTA is None else past_BHTA.to(x_BSD.device)
-            located_BHSA = scheme.locate(x_BSD, placement.qpos_BS, past_BHTA)
+            located_BHSA = scheme.locate(x_BSD, placement.qpos, past_BHTA)
             if located_BHSA is not None:
-                placement = dataclasses.replace(placement, qpos_BS=located_BHSA, kpos_BT=located_BHSA)
+                placement = dataclasses.replace(placement, qpos=located_BHSA, kpos=located_BHSA)
         if cache is None:
             return self.attend_heads(scheme, q, k, v, placement)
         if not may_share_keys(scheme):  # the keys of a group differ once they are rotated, or stand elsewhere
             k, v = share_heads(q.shape[1], k), share_heads(q.shape[1], v)
         rotated, stores_positions = scheme.declares.cache == "rotated", needs_stored_positions(scheme)
         if rotated:
-            q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
-            v = scheme.rotate_values(v, placement.qpos_BS, placement.kpos_BT)
-        stored = append_positions(k, placement.kpos_BT) if stores_positions else k
+            q, k = scheme.rotate(q, k, placement.qpos, placement.kpos)
+            v = scheme.rotate_values(v, placement.qpos, placement.kpos)
+        stored = append_positions(k, placement.kpos) if stores_positions else k
         stored, v = cache.update(stored, v, layer)
         mask_BHSM, length = placement.mask_BHSM, placement.length
         if keeps_window(cache, layer):
@@ -150,11 +150,11 @@ class SelfAttention(Attention):
             refuse_sliding_cache(stored, length)
             stored, v = stored[:, :, :length], v[:, :, :length]
         if stores_positions:
-            k, kpos_BT = split_positions(stored, q.shape[-1], placement.kpos_BT)
+            k, kpos = split_positions(stored, q.shape[-1], placement.kpos)
         else:
             # No hook that is still to be called reads the positions of keys, so that zeros [B, T] can stand for them.
-            k, kpos_BT = stored, placement.qpos_BS.new_zeros(()).expand(len(v), v.shape[2])
-        placement = dataclasses.replace(placement, kpos_BT=kpos_BT, mask_BHSM=mask_BHSM)
+            k, kpos = stored, placement.qpos.new_zeros(()).expand(len(v), v.shape[2])
+        placement = dataclasses.replace(placement, kpos=kpos, mask_BHSM=mask_BHSM)
         return self.attend_heads(scheme, q, k, v, placement, rotated=rotated)
 
 

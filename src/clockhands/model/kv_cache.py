@@ -120,13 +120,13 @@ def _choose_position_dtype(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torc
     return torch.float64 if torch.float64 in (k_dtype, pos_dtype) else torch.float32
 
 
-def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) -> Float[Tensor, "B H T Kp"]:
+def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos: KeyPositions) -> Float[Tensor, "B H T Kp"]:
     """Append the bits of positions [B, T], [B, T, A] or [B, H, T, A] to keys, as channels of the keys' dtype."""
     batch, heads, length, _ = k_BHTK.shape
-    pos = kpos_BT[..., None] if kpos_BT.dim() == 2 else kpos_BT
+    pos = kpos[..., None] if kpos.dim() == 2 else kpos
     pos = pos[:, None] if pos.dim() == 3 else pos
     # Detached, because the coordinates of ``locate`` may carry a gradient, which bits cannot.
-    bits = pos.detach().to(_choose_position_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
+    bits = pos.detach().to(_choose_position_dtype(k_BHTK.dtype, kpos.dtype)).contiguous().view(k_BHTK.dtype)
     return torch.cat([k_BHTK, bits.expand(batch, heads, length, -1)], dim=-1)
 
 

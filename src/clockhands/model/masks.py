@@ -21,14 +21,14 @@ class TokenBatch:
     """Token ids of a batch of texts, with everything that decides their positions.
 
     ``mask_BT`` is [B, cached + S], False at padding; it may have further columns, as for a cache of fixed size, which
-    are ignored. ``positions_BS`` are the positions of the S tokens, [B, S] or [B, S, A] with A coordinates, where one
+    are ignored. ``pos`` are the positions of the S tokens, [B, S] or [B, S, A] with A coordinates, where one
     row may serve all; None: they are counted over the mask. ``documents_BS`` numbers the documents that are packed into
     a row; each is read as if it were alone.
     """
 
     ids_BS: Int[Tensor, "B S"]
     mask_BT: Bool[Tensor, "B T"] | None = None
-    positions_BS: Num[Tensor, "#B S *A"] | None = None
+    pos: Num[Tensor, "#B S *A"] | None = None
     documents_BS: Int[Tensor, "B S"] | None = None
 
 
@@ -36,12 +36,12 @@ class TokenBatch:
 class EncodedSource:
     """An encoded source: the encoder's last states, their positions, and a mask that is False at padding.
 
-    ``positions_BT`` are as counted, before the transform of the encoder, because cross-attention has no transform.
+    ``pos`` are as counted, before the transform of the encoder, because cross-attention has no transform.
     ``documents_BT`` numbers the documents that are packed into a row.
     """
 
     states_BTD: Float[Tensor, "B T D"]
-    positions_BT: KeyPositions
+    pos: KeyPositions
     mask_BT: Bool[Tensor, "B T"] | None = None
     documents_BT: Int[Tensor, "B T"] | None = None
 
@@ -50,15 +50,15 @@ class EncodedSource:
 class Placement:
     """The positions of queries and keys in one call of attention, and the mask between them.
 
-    ``kpos_BT`` are the positions of the keys: in cross-attention of all source tokens, in self-attention of the new
+    ``kpos`` are the positions of the keys: in cross-attention of all source tokens, in self-attention of the new
     tokens, to which attention adds those of cached keys once it has read the cache. ``mask_BHSM`` is over all M keys,
     cached and new, and None where every query may attend to every key; ``causal`` adds the causal mask. ``length``: the
     number of tokens in the text, cached and new, to which the keys are cut (a cache of fixed size returns more than
     that); None: all keys that the cache returns are used.
     """
 
-    qpos_BS: Positions
-    kpos_BT: KeyPositions
+    qpos: Positions
+    kpos: KeyPositions
     mask_BHSM: Bool[Tensor, "#B #H S M"] | None = None
     causal: bool = False
     length: int | None = None
@@ -78,8 +78,8 @@ def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
             f"the mask has {tokens.mask_BT.shape[1]} columns, but {past} cached and {new} new tokens need "
             f"{past + new}; pass an attention_mask of [{batch}, {past + new}]"
         )
-    if tokens.positions_BS is not None:
-        return tokens.positions_BS.expand(batch, *tokens.positions_BS.shape[1:])
+    if tokens.pos is not None:
+        return tokens.pos.expand(batch, *tokens.pos.shape[1:])
     if tokens.documents_BS is not None:
         return positions.count_packed(tokens.documents_BS)
     device = tokens.ids_BS.device
@@ -146,13 +146,13 @@ def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int
     return mask_BHSM & _expand_key_mask(mask_BT, mask_BHSM.shape[2])
 
 
-def make_cross_placement(tokens: TokenBatch, pos_BS: Positions, source: EncodedSource) -> Placement:
+def make_cross_placement(tokens: TokenBatch, pos: Positions, source: EncodedSource) -> Placement:
     """Make the placement of cross-attention; a token of a packed document attends to that document's source.
 
-    ``pos_BS`` are the positions of the target's tokens, [B, S] or [B, S, A]; the mask is [B, 1, S, T], or None.
+    ``pos`` are the positions of the target's tokens, [B, S] or [B, S, A]; the mask is [B, 1, S, T], or None.
     """
     mask, documents = _make_padding_mask(source.mask_BT, tokens.ids_BS.shape[1]), source.documents_BT
     if documents is not None and tokens.documents_BS is not None:
         same_BHST = (tokens.documents_BS[:, :, None] == documents[:, None, :])[:, None]
         mask = same_BHST if mask is None else same_BHST & mask
-    return Placement(pos_BS, source.positions_BT, mask)
+    return Placement(pos, source.pos, mask)

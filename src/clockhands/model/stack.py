@@ -131,16 +131,16 @@ class Stack(nn.Module):
                 f"pass use_cache=False, or choose options that do not depend on the length"
             )
 
-    def transform_positions(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
+    def transform_positions(self, pos: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
         """Turn counted positions into those that this stack's schemes read: [B, S], or [B, S, A].
 
         For schemes of A coordinates, all A coordinates of a counted position are equal. ``mask_BS`` is False at
         padding; None: there is none.
         """
         if self.transform is not None:
-            pos_BS = self.transform(pos_BS, mask_BS, training=self.training)
+            pos = self.transform(pos, mask_BS, training=self.training)
         axes = self.schemes.axes
-        return pos_BS if pos_BS.dim() > 2 or axes is None or axes == 1 else positions.repeat_on_axes(pos_BS, axes)
+        return pos if pos.dim() > 2 or axes is None or axes == 1 else positions.repeat_on_axes(pos, axes)
 
     def forward(
         self,
@@ -158,7 +158,7 @@ class Stack(nn.Module):
         from ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder. Raises PositionError for positions
         that a scheme does not take.
         """
-        x = self.input(ids_BS, self.encode_positions(placement.qpos_BS))
+        x = self.input(ids_BS, self.encode_positions(placement.qpos))
         for layer, block in enumerate(self.blocks):
             context = AttentionContext(self.schemes.get_scheme(layer), placement, cache, layer)
             cross_context = None
@@ -166,7 +166,7 @@ class Stack(nn.Module):
                 scheme = self.cross_schemes.get_scheme(layer)
                 cross_context = AttentionContext(scheme, cross_placement, cross_cache, layer)
             if self.position_config.every_layer and layer:  # the first layer has the encoding already
-                encoding_BSD = context.scheme.encode(placement.qpos_BS, layer)
+                encoding_BSD = context.scheme.encode(placement.qpos, layer)
                 x = x if encoding_BSD is None else x + encoding_BSD.to(x.dtype)
             if layer_states is not None:
                 layer_states.append(x)
@@ -176,10 +176,10 @@ class Stack(nn.Module):
             layer_states.append(x)
         return x
 
-    def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
+    def encode_positions(self, pos: Positions) -> Float[Tensor, "#B S P"] | None:
         """Compute the encoding of positions that the input layer combines with the tokens; None if there is none.
 
         Raises PositionError for positions that the scheme does not take.
         """
         # Rows that are the same memory (an expanded tensor) share one encoding; values are not compared.
-        return self.schemes.at_input.encode(take_shared_row(pos_BS))
+        return self.schemes.at_input.encode(take_shared_row(pos))

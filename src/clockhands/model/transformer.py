@@ -271,14 +271,14 @@ class Transformer(nn.Module):
             refuse_padding_after_tokens(cache, None if tokens.mask_BT is None else tokens.mask_BT[:, :length])
         counted_BS = count_positions(tokens, past)
         mask_BS = None if stack.transform is None else select_mask_of_new_tokens(tokens, past)
-        pos_BS = stack.transform_positions(counted_BS, mask_BS)
+        pos = stack.transform_positions(counted_BS, mask_BS)
         if isinstance(past, int):
             return counted_BS, Placement(
-                pos_BS, pos_BS, make_self_mask(tokens, past), causal=self.config.is_causal(side), length=length
+                pos, pos, make_self_mask(tokens, past), causal=self.config.is_causal(side), length=length
             )
         if stack.schemes.has_locate:
             raise PositionError(
                 f"{stack.position_config.name} computes positions from a layer's input, and cannot be traced with a "
                 f"cache; pass use_cache=False, or do not compile the model"
             )
-        return counted_BS, Placement(pos_BS, pos_BS, make_static_cache_mask(tokens, past, get_cache_capacity(cache)))
+        return counted_BS, Placement(pos, pos, make_static_cache_mask(tokens, past, get_cache_capacity(cache)))

@@ -83,7 +83,7 @@ class ClockhandsSubject(Subject):
     ) -> tuple[Tensor, ...]:
         states: list[Tensor] = []
         self.check_ids(ids_BT)
-        text = TokenBatch(ids_BT.to(self.device), positions_BS=positions_BT)
+        text = TokenBatch(ids_BT.to(self.device), pos=positions_BT)
         if self.reads_source:
             source = self._make_source(ids_BT if source_BS is None else source_BS)
             self.transformer.decode(text, self.transformer.encode(source), layer_states=states)

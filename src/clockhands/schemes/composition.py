@@ -170,16 +170,16 @@ class Composition(Scheme):
         for part in self.own.values():
             cast(Scheme, part).reset_parameters()
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors | None:
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors | None:
         total = None
         for part in self.parts:
-            vectors = part.encode(self._positions.select(part, pos_BS)[0], layer)
+            vectors = part.encode(self._positions.select(part, pos)[0], layer)
             if vectors is not None:
                 total = vectors if total is None else total + vectors
         return total
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
-        return self._positions.locate(x_BSD, pos_BS, past_BHTA)
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located | None:
+        return self._positions.locate(x_BSD, pos, past_BHTA)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Rotate queries and keys by the part that rotates, then scale queries by those that scale."""
@@ -289,7 +289,7 @@ class _PartPositions:
             part.declares.axes is not None for part in parts if part not in self.locating
         )
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located | None:
         """Return the coordinates that the arguments of ``Scheme.locate`` give, with the model's own behind them.
 
         None if no part places tokens. Raises PositionError for real-valued positions where a part takes whole ones, and
@@ -300,15 +300,15 @@ class _PartPositions:
         (part,) = self.locating
         for other in self.parts:
             if not other.declares.real_valued and other.active_hooks() != {"encode"}:
-                check_integer(pos_BS, type(other).__name__.lower())
+                check_integer(pos, type(other).__name__.lower())
         axes = self.axes
         if self.holds_both and axes == 1:
-            pos_BS = take_axis(pos_BS, "composition")
+            pos = take_axis(pos, "composition")
         past = past_BHTA[..., :-axes] if self.holds_both and past_BHTA is not None else past_BHTA
-        located = part.locate(x_BSD, pos_BS, past)
+        located = part.locate(x_BSD, pos, past)
         if located is None or not self.holds_both:
             return located
-        pos_BSA = pos_BS[..., None] if pos_BS.dim() == 2 else pos_BS
+        pos_BSA = pos[..., None] if pos.dim() == 2 else pos
         counted_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
         return torch.cat([located, counted_BHSA], dim=-1)
 

@@ -261,7 +261,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return 1 / math.sqrt(head_dim)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors | None:
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors | None:
         """Return vectors for the input layer to add or concatenate, [B, S, P]; None where the scheme adds nothing.
 
         ``layer`` is the layer before which they are added: 0, or any where a model adds them again at every layer.
@@ -270,7 +270,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return None
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located | None:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located | None:
         """Return the coordinates that tokens compute for themselves, [B, H, S, A], which are used as positions.
 
         ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the

@@ -70,11 +70,11 @@ class SinusoidalAxes(Scheme):
     def declares(self) -> Declares:
         return Declares(axes=self.axes, real_valued=True)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BSA = check_axes(pos, self.axes, "sinusoidal-axes")
         shares = [self._encode_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
         # A row that all texts share was computed once, and is shown to each of them again.
-        return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos_BS.shape[0], -1, -1)
+        return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos.shape[0], -1, -1)
 
     def _encode_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:
         """Return the sinusoids of one coordinate in its share of the channels."""

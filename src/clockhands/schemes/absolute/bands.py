@@ -52,9 +52,9 @@ class FourierBands(Scheme):
     def declares(self) -> Declares:
         return Declares(real_valued=True, axes=self.axes)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
         """Return coordinates, sines and cosines, and zeros up to the width: [B, S, P], float32."""
-        own_BSA = check_axes(pos_BS, self.axes, "fourier-bands").to(choose_angle_dtype(pos_BS.device))
+        own_BSA = check_axes(pos, self.axes, "fourier-bands").to(choose_angle_dtype(pos.device))
         # From 0 .. resolution - 1 to -1 .. 1.
         x_BSA = own_BSA * (2 / (self.resolution - 1)) - 1
         # Bands up to the Nyquist frequency, half the resolution.

@@ -52,10 +52,10 @@ class Binary(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=2**self.digits, beyond="raise")
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = read_index(take_axis(pos_BS, "binary"), 2**self.digits, "binary", option="digits")
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BS = read_index(take_axis(pos, "binary"), 2**self.digits, "binary", option="digits")
         # Channels beyond the digits repeat them.
-        place_P = torch.arange(self.width, device=pos.device) % self.digits
+        place_P = torch.arange(self.width, device=pos_BS.device) % self.digits
         # Shifted right by its place, a digit is the last bit.
-        digit_BSP = (pos.long()[..., None] >> place_P).bitwise_and(1).float()
+        digit_BSP = (pos_BS.long()[..., None] >> place_P).bitwise_and(1).float()
         return self.amplitude * (2 * digit_BSP - 1 if self.digit_values == "signed" else digit_BSP)

@@ -50,16 +50,16 @@ class LearnableFourier(Scheme):
     def declares(self) -> Declares:
         return Declares(axes=self.axes, real_valued=True)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos_BSA = take_shared_row(check_axes(pos_BS, self.axes, "learnable-fourier"))
-        dtype = choose_angle_dtype(pos_BS.device)
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BSA = take_shared_row(check_axes(pos, self.axes, "learnable-fourier"))
+        dtype = choose_angle_dtype(pos.device)
         # W_r p in float64: of a large position the angle would lose its digits in float32.
         angle_BSF = pos_BSA.to(dtype) @ self.frequency_FA.to(dtype).T
         waves_BSF = torch.cat([angle_BSF.cos(), angle_BSF.sin()], dim=-1)
         # The mean square of F cosines and F sines is 1/2: divided by √(2F), the vector has the length 1/√2.
         read_BSF = (waves_BSF / math.sqrt(waves_BSF.shape[-1])).to(self.first.weight.dtype)
         pe_BSP = self.second(nn.functional.gelu(self.first(read_BSF)))
-        return pe_BSP.expand(pos_BS.shape[0], -1, -1)
+        return pe_BSP.expand(pos.shape[0], -1, -1)
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.frequency_FA, std=1 / self.gamma)

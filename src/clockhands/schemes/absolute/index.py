@@ -68,16 +68,16 @@ class Index(Scheme):
     def declares(self) -> Declares:
         return Declares(real_valued=True, depends_on_length=self.normalise == "length")
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
         # In float32: bfloat16 cannot tell 257 from 256.
-        number_BS = take_axis(pos_BS, "index").to(torch.float32)
+        number_BS = take_axis(pos, "index").to(torch.float32)
         if self.normalise == "length":
             # p / (n - 1) with the row's own n; a row of one token, 0/0, counts as 0.
             number_BS = number_BS / number_BS.amax(dim=-1, keepdim=True).clamp(min=1)
         elif self.normalise == "maximum":
             number_BS = number_BS / (self.max_length - 1)
         direction_P = self._fixed_direction() if self.direction_P is None else self.direction_P
-        return self.amplitude * number_BS[..., None] * direction_P.to(pos_BS.device)
+        return self.amplitude * number_BS[..., None] * direction_P.to(pos.device)
 
     def _fixed_direction(self) -> Float[Tensor, " P"]:
         if self.form == "value":

@@ -54,10 +54,10 @@ class Learned(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = read_index(take_axis(pos_BS, "learned"), self.max_length, "learned", self.beyond)
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BS = read_index(take_axis(pos, "learned"), self.max_length, "learned", self.beyond)
         # The rows before the offset are what other code keeps for padding.
-        return nn.functional.embedding(pos + self.offset, self.table_LP)
+        return nn.functional.embedding(pos_BS + self.offset, self.table_LP)
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table_LP, std=self.std)

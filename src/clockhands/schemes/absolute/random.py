@@ -80,9 +80,9 @@ class RandomVectors(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = read_index(take_axis(pos_BS, "random"), self.max_length, "random", self.beyond)
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BS = read_index(take_axis(pos, "random"), self.max_length, "random", self.beyond)
         table_LP = torch.as_tensor(
-            _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device
+            _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos_BS.device
         )
-        return self.amplitude * table_LP[pos]
+        return self.amplitude * table_LP[pos_BS]

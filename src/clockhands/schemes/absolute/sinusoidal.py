@@ -107,25 +107,25 @@ class Sinusoidal(Scheme):
         omega_F = compute_frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
         """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P]."""
-        pos = take_shared_row(take_axis(pos_BS, "sinusoidal"))
-        omega_F = self.frequencies(pos.device)
+        pos_BS = take_shared_row(take_axis(pos, "sinusoidal"))
+        omega_F = self.frequencies(pos_BS.device)
         if self.waves == "both" and self.layout == "interleaved":
-            pe_BSP = compute_sin_cos_pairs(pos, omega_F).flatten(-2)
+            pe_BSP = compute_sin_cos_pairs(pos_BS, omega_F).flatten(-2)
         else:
-            cos_BSF, sin_BSF = compute_cos_sin(pos, omega_F)
+            cos_BSF, sin_BSF = compute_cos_sin(pos_BS, omega_F)
             pe_BSP = self._lay_out(cos_BSF, sin_BSF)
         if self.random_phases:
             # sin(θ + φ) = sin θ cos φ + cos θ sin φ, and likewise cos(θ + φ) = cos θ cos φ - sin θ sin φ.
-            cos_BSF, sin_BSF = compute_cos_sin(pos, omega_F)
+            cos_BSF, sin_BSF = compute_cos_sin(pos_BS, omega_F)
             phase_P = np.random.RandomState(self.seed).uniform(0, 2 * math.pi, self.width)
-            cos_P = torch.as_tensor(np.cos(phase_P), dtype=torch.float32, device=pos.device)
-            sin_P = torch.as_tensor(np.sin(phase_P), dtype=torch.float32, device=pos.device)
+            cos_P = torch.as_tensor(np.cos(phase_P), dtype=torch.float32, device=pos_BS.device)
+            sin_P = torch.as_tensor(np.sin(phase_P), dtype=torch.float32, device=pos_BS.device)
             pe_BSP = pe_BSP * cos_P + self._lay_out(-sin_BSF, cos_BSF) * sin_P
         if isinstance(self.amplitude, nn.Parameter) or self.amplitude != 1.0:
             pe_BSP = self.amplitude * pe_BSP
-        return pe_BSP.expand(pos_BS.shape[0], -1, -1)
+        return pe_BSP.expand(pos.shape[0], -1, -1)
 
     def _lay_out(self, cos_BSF: Float[Tensor, "B S F"], sin_BSF: Float[Tensor, "B S F"]) -> Float[Tensor, "B S P"]:
         """Lay the values out over the channels."""

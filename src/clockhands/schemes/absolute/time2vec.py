@@ -56,13 +56,13 @@ class Time2Vec(Scheme):
 
     declares = Declares(real_valued=True)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = take_shared_row(take_axis(pos_BS, "time2vec"))
-        dtype = choose_angle_dtype(pos.device)
-        angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BS = take_shared_row(take_axis(pos, "time2vec"))
+        dtype = choose_angle_dtype(pos_BS.device)
+        angle_BSP = pos_BS.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
         # The first channel stays a straight line, by which time is told beyond all periods.
         waves_BSF = angle_BSP[..., 1:].sin() if self.wave == "sin" else angle_BSP[..., 1:].cos()
-        return torch.cat([angle_BSP[..., :1], waves_BSF], dim=-1).float().expand(pos_BS.shape[0], -1, -1)
+        return torch.cat([angle_BSP[..., :1], waves_BSF], dim=-1).float().expand(pos.shape[0], -1, -1)
 
     def reset_parameters(self) -> None:
         if self.start == "geometric":

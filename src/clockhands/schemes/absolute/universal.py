@@ -62,11 +62,11 @@ class Universal(Scheme):
 
     declares = Declares(real_valued=True)
 
-    def encode(self, pos_BS: Positions, layer: int = 0) -> Vectors:
-        pos = take_shared_row(take_axis(pos_BS, "universal"))
+    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+        pos_BS = take_shared_row(take_axis(pos, "universal"))
         # The layer counts as a position of its own axis, and both waves are added.
-        step = torch.full((1, 1), layer + self.start, device=pos.device)
-        return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)
+        step = torch.full((1, 1), layer + self.start, device=pos_BS.device)
+        return (self._waves(pos_BS + self.start) + self._waves(step)).expand(pos.shape[0], -1, -1)
 
     def _waves(self, number_BS: Tensor) -> Float[Tensor, "B S P"]:
         # One spectrum for both axes: a layer turns the hands as a token does.

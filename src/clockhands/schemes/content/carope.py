@@ -56,7 +56,7 @@ class CARoPE(Rotary):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
         """Return the angles themselves, summed in float64, as two float32 parts: [B, H, S, 2F]."""
         # Between 0 and 1, so that powers of it fall as RoPE's frequencies do.
         base_BHS = 1 / (1 + F.softplus(F.linear(x_BSD.float(), self.turn_HD.float()))).transpose(1, 2)

@@ -95,13 +95,13 @@ class Inkling(Scheme):
         count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
         return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
         """Return position and mixture of each token, in float32: [B, H, S, 1 + rank]."""
-        check_integer(pos_BS, "inkling")
+        check_integer(pos, "inkling")
         # In float32, since coordinates are cached in it.
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = take_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
+        pos_BHS1 = take_axis(pos, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
         return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
 
     def bias(self, at: AttentionInputs) -> Bias:

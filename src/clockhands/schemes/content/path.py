@@ -72,14 +72,14 @@ class PaTH(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
         """Return position, β, w, w before the convolution, and the gates' sums: [B, H, S, 2 + 2K], or + 2, float32."""
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         # β between 0 and 2: a reflection multiplies w by 1 - β, which lies between -1 and 1.
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
-        pos_BHS1 = take_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = take_axis(pos, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         sums = 0 if self.gate is None else 2
         past = (None,) * 5 if past_BHTA is None else past_BHTA.split([1, 1, width, width, sums], dim=-1)
         smooth_BHSK = convolve_causally(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])

@@ -63,7 +63,7 @@ class RePo(Rotary):
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
         x = x_BSD.float()
         gate = F.linear(x, self.gate.weight.float())
         content = F.linear(x, self.content.weight.float())

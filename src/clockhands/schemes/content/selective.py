@@ -106,12 +106,12 @@ class SelectiveRoPE(Rotary):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
         """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F]."""
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         step_BHSF = step.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = take_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = take_axis(pos, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
         past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, 2 * pairs, pairs], dim=-1)
         # The tokens before, in the cache, are read by the first taps.
