@@ -56,6 +56,10 @@ VERBS = {
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose faults are one sentence, without the whole usage in front of it."""
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help, whose reader may be gone or whose disk full, which argparse would not tell."""
+        print(message, end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
         mark = "unrecognized arguments: "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
@@ -214,6 +216,11 @@ def _make_tensor(values: NDArray[np.generic]) -> Tensor:
 LONGEST = 1024
 """The most tokens of a text that are read where no other bound is given."""
 CHUNK = 10_000
+"""Texts that a tokenizer is given at a time."""
+PIECE, NEAR = 2**20, 200
+"""Characters of a long document that a tokenizer is given at a time, for each of which it takes 200 bytes and more; and
+those on both sides of a cut by which it is seen whether the cut changes an id."""
+GAP = re.compile(r"(?<=\S)\s")
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
@@ -307,19 +314,48 @@ def _cut(ids: list[int], length: int) -> list[int]:
     return ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool) -> list[list[int]]:
-    """Return the ids of each text, computed on all cores; with ``special`` the tokenizer adds its special tokens."""
+def cut_long(text: str) -> Iterator[str]:
+    """Yield a text in pieces of ``PIECE`` characters and more, each of which ends before white space."""
+    start = 0
+    while gap := GAP.search(text, start + PIECE):
+        yield text[start : gap.start()]
+        start = gap.start()
+    yield text[start:]
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool) -> Iterator[list[int]]:
+    """Yield the ids of each text, computed on all cores; with ``special`` the tokenizer adds its special tokens."""
     if not tokenizer.is_fast:
-        return list(tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False)["input_ids"])
+        yield from tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False)["input_ids"]
+        return
     backend: Any = tokenizer.backend_tokenizer
     before = backend.encode_special_tokens
     backend.no_padding()
     backend.no_truncation()
     backend.encode_special_tokens = True
+
+    def read(some: Sequence[str]) -> list[list[int]]:
+        return [row.ids for row in backend.encode_batch_fast(list(some), add_special_tokens=special)]
+
+    def is_seamless(left: str, right: str) -> bool:
+        """Whether the ids at the end of one piece and at the beginning of the next are those of both as one text."""
+        whole, first, second = read([left[-NEAR:] + right[:NEAR], left[-NEAR:], right[:NEAR]])
+        return whole == first + second
+
     try:
-        chunks = (texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK))
-        return [
-            row.ids for chunk in chunks for row in backend.encode_batch_fast(list(chunk), add_special_tokens=special)
-        ]
+        chunk, size = list[str](), 0
+        for text in texts:
+            pieces = [text] if special else list(cut_long(text))
+            if len(pieces) > 1 and all(is_seamless(*pair) for pair in pairwise(pieces)):
+                yield from read(chunk)
+                yield list(chain.from_iterable(ids for piece in pieces for ids in read([piece])))
+                chunk, size = [], 0
+                continue
+            chunk.append(text)
+            size += len(text)
+            if len(chunk) == CHUNK or size > PIECE:
+                yield from read(chunk)
+                chunk, size = [], 0
+        yield from read(chunk)
     finally:
         backend.encode_special_tokens = before

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tokenizers import Tokenizer, processors
 
+from clockhands.data.datasets import cut_long
 from clockhands.data.kinds import (
     CHARACTERS_A_PIECE,
     KINDS,
@@ -162,7 +163,7 @@ def train_tokenizer(
         trainer.vocab_size = max(trainer.vocab_size, len(characters | {"▁"}) + len(special))
     if not any(text.strip() for text in texts):
         raise DataError("there is no text to learn a tokenizer from")
-    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    tokenizer.train_from_iterator(chain.from_iterable(map(cut_long, texts)), trainer)
     size = tokenizer.get_vocab_size()
     if vocabulary is not None and size != vocabulary:
         bound, limit = ("larger", "largest") if size < vocabulary else ("smaller", "smallest")

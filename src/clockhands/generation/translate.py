@@ -18,7 +18,7 @@ from clockhands.attention import RecordedAttention, record
 from clockhands.data import encode_texts
 from clockhands.data.datasets import LONGEST, pad, shorten_rows
 from clockhands.devices import choose_device
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError, explain_overflow
 from clockhands.findings import Figure, Panel, make_heatmap
 from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, get_end_tokens
 from clockhands.generation.generate import Beam, check_memory
@@ -165,7 +165,8 @@ def translate(
 
     At the call, raises UsageError if the run does not translate, if the engine cannot run its model, and if not even
     one translation of ``max_length`` tokens fits the memory, and what ``open_run`` raises. During the iteration, raises
-    UsageError for a batch that does not fit the memory, and PositionError for tokens beyond a scheme's last position.
+    UsageError for a batch that does not fit the memory, PositionError for tokens beyond a scheme's last position, and
+    CheckpointError for logits that are NaN or infinite.
     """
     search = search or Search()
     opened = open_translator(run, search, "translate")
@@ -209,6 +210,8 @@ def _translate_pools(
             outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
             tokens = [output.tokens for output in outputs]
             texts = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
+            if not all(math.isfinite(output.log_probability) for output in outputs):
+                raise CheckpointError(explain_overflow(str(run.path)))
             for index, text, output in zip(indices, texts, outputs, strict=True):
                 score = output.log_probability / len(output.tokens) ** search.length_penalty
                 translations[index] = Translation(pool[index], text, score)
@@ -233,7 +236,8 @@ def compute_cross_attention(
     Returns the weights [layers, heads, target tokens, source tokens], in float32 on the CPU, with the source tokens and
     the target tokens as text; a row holds the weights with which the decoder, having read the tokens before, predicts
     that target token. Raises UsageError for an empty source, for a run that does not translate and for a decoder of 0
-    layers; PositionError for tokens beyond a scheme's last position; and what ``open_run`` raises.
+    layers; PositionError for tokens beyond a scheme's last position; CheckpointError for weights that are NaN; and what
+    ``open_run`` raises.
     """
     run = open_run(run)
     run.require("encoder-decoder", "draw cross-attention")
@@ -252,6 +256,8 @@ def compute_cross_attention(
     # The decoder's layers come last and attend twice each: to themselves, then to the source.
     cross_attentions = recorded[-2 * layers :][1::2]
     weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in cross_attentions])
+    if not bool(weights_LHST.isfinite().all()):
+        raise CheckpointError(explain_overflow(str(run.path)))
     texts = []
     for tokenizer, ids_BS in ((run.tokenizers.source, ids_BT), (run.tokenizers.target, labels_BS)):
         # One that decodes to no text is told by its name in the vocabulary.
