@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import normalizers
 
 from clockhands.data import (
     IGNORED_LABEL,
@@ -20,6 +21,7 @@ from clockhands.data import (
     Tokenizers,
     WindowCollator,
     WindowDataset,
+    datasets,
     encode_pairs,
     encode_stream,
     encode_texts,
@@ -190,10 +192,10 @@ def test_one_text_is_encoded_as_in_a_batch() -> None:
 
 
 class Counting:
-    """A tokenizer's backend that notes how many texts it was given at a time."""
+    """A tokenizer's backend that notes how many texts it was given at a time, and how long."""
 
     def __init__(self, backend: Any) -> None:
-        self.__dict__.update(backend=backend, given=[])
+        self.__dict__.update(backend=backend, given=[], longest=[])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.backend, name)
@@ -203,6 +205,7 @@ class Counting:
 
     def encode_batch_fast(self, texts: list[str], **rest: Any) -> Any:
         self.given.append(len(texts))
+        self.longest.append(max(map(len, texts), default=0))
         return self.backend.encode_batch_fast(texts, **rest)
 
 
@@ -212,6 +215,22 @@ def test_texts_are_encoded_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(type(tokenizer), "backend_tokenizer", counting)
     assert encode_texts(tokenizer, ["ab"] * (CHUNK + 5)) == [[4, 5, 2]] * (CHUNK + 5)
     assert counting.given == [CHUNK, 5]
+
+
+@pytest.mark.parametrize(("kind", "is_cut"), [("bpe", True), ("word", True), ("llama", False)])
+def test_a_long_document_is_encoded_piece_by_piece(kind: str, is_cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tokenizer takes hundreds of bytes for a character. Where a cut changes ids, the text stays whole."""
+    text = "The clock has many  hands,\n\nand each turns. " * 50
+    tokenizer = train_tokenizer([text], kind="bpe" if kind == "llama" else kind, task="language modelling")
+    if kind == "llama":  # as its tokenizer, which writes a space before every text
+        tokenizer.backend_tokenizer.normalizer = normalizers.Prepend("_")
+    whole = encode_stream(tokenizer, ["a", text, "b"])
+    monkeypatch.setattr(datasets, "PIECE", 100)
+    monkeypatch.setattr(datasets, "NEAR", 20)
+    counting = Counting(tokenizer.backend_tokenizer)
+    monkeypatch.setattr(type(tokenizer), "backend_tokenizer", counting)
+    np.testing.assert_array_equal(encode_stream(tokenizer, ["a", text, "b"]), whole)
+    assert (max(counting.longest) < 150) == is_cut and "".join(datasets.cut_long(text)) == text
 
 
 def test_multi30k_is_encoded_and_decoded(multi30k: tuple[Corpus, Tokenizers], encoded_multi30k: Any) -> None:

@@ -7,12 +7,13 @@ import json
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Phi3Config
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import apply, list_engine_lines, list_methods, write, write_extended
@@ -123,11 +124,37 @@ def test_what_the_page_says_of_a_cache_is_what_transformers_computes(name: str, 
     assert f"at {LONG} tokens is {losses[1]:.3f}; in one pass it is {losses[0]:.3f}" in finding.verdict
     assert ("After a text of 128 tokens, one of 32 gives" in finding.verdict) == (name == "dynamic-1")
     longer = AutoModelForCausalLM.from_pretrained(tmp_path / "longer").eval()
+    ids_1S = torch.randint(0, len(model.tokenizer), (1, LONG), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        fresh = longer(input_ids=ids_NS[:1, :LENGTH]).logits
-        longer(input_ids=ids_NS[:1])
-        changed = float((longer(input_ids=ids_NS[:1, :LENGTH]).logits - fresh).abs().max())
-    assert (changed > 0.1) == (written.stale > 0.1) == (name == "dynamic-1")
+        fresh = longer(input_ids=ids_1S[:, :LENGTH]).logits
+        longer(input_ids=ids_1S)
+        changed = float((longer(input_ids=ids_1S[:, :LENGTH]).logits - fresh).abs().max())
+    assert written.stale == pytest.approx(changed, abs=1e-4) and (changed > 0.1) == (name == "dynamic-1")
+
+
+@pytest.mark.parametrize("kind", [LlamaConfig, Phi3Config])
+def test_generate_of_phi_3_reads_the_whole_text_again_and_the_page_says_so(kind: type[Any], tmp_path: Path) -> None:
+    config = kind(
+        vocab_size=100, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+        pad_token_id=0, max_position_embeddings=LENGTH, original_max_position_embeddings=LENGTH, initializer_range=0.2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    make_tokenizer().save_pretrained(tmp_path / "model")
+    model = open_language_model(tmp_path / "model")
+    methods = [each for each in list_methods(model, LENGTH, LONG) if each.name in ("none", "ntk-beyond")]
+    stream = np.random.default_rng(0).integers(3, 99, 3000)
+    plain, chosen = judge(Setting(model, stream, (LENGTH, LONG), 8, 10, ()), methods)
+    written = write_extended(model, chosen.method, LENGTH, LONG, tmp_path / "longer")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "longer").eval()
+    text_1S = ids_1S = make_ids()[:, : LENGTH - 4]
+    with torch.inference_mode():
+        for _ in range(30):
+            text_1S = torch.cat([text_1S, theirs(text_1S, use_cache=False).logits[:, -1:].argmax(-1)], dim=1)
+    is_alike = torch.equal(theirs.generate(ids_1S, max_new_tokens=30, min_new_tokens=30, do_sample=False), text_1S)
+    verdict = make_cache_finding(written, chosen, plain, ours=False).verdict
+    assert ("For `generate` nothing: it reads the whole text again" in verdict) == is_alike == (kind is Phi3Config)
+    assert "otherwise: after 32 tokens at once" in verdict
 
 
 def test_a_model_of_ours_says_that_it_takes_no_cache_where_keys_would_be_stale(tmp_path: Path) -> None:

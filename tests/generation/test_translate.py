@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError, ClockhandsWarning, UsageError
@@ -58,6 +61,18 @@ def test_it_agrees_with_generate_of_transformers(translator: Run) -> None:
         ours = next(translate(opened, ["Tom bit Anna"], Search(beam=beam, max_length=20)))
         assert ours.text == opened.tokenizers.target.decode(theirs[0], skip_special_tokens=True)
         assert ours.score <= 0
+
+
+@pytest.mark.parametrize("search", [{}, {"beam": 2}, {"engine": "transformers"}, {"engine": "ctranslate2"}])
+def test_logits_that_are_no_numbers_are_refused(translator: Run, search: dict[str, Any], tmp_path: Path) -> None:
+    """The weights are finite, and their products are not: an empty line would look like a translation."""
+    folder = shutil.copytree(translator.path, tmp_path / "run")
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: 1e25 * weight for name, weight in weights.items()}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match="run gives NaN or infinite logits; its weights may be damaged"):
+        list(translate(folder, ["Tom saw Anna"], Search(**search)))
+    with pytest.raises(CheckpointError, match="run gives NaN or infinite logits"):
+        compute_cross_attention(folder, "Tom saw Anna", "Anna")
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.3, 2.0])

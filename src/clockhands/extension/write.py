@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,6 +127,7 @@ class Written:
         change: the largest difference of a logit beyond the trained length between one pass and such steps.
         stale: of a text of the trained length after one of the longest, from the same text read first.
         spread: the standard deviation of the logits.
+        rereads: whether ``generate`` of its class reads a text again where that outgrows the trained length.
     """
 
     trained: int
@@ -136,6 +138,7 @@ class Written:
     change: float
     stale: float
     spread: float
+    rereads: bool
 
 
 def write_extended(
@@ -177,11 +180,12 @@ def write_checked(
             by_steps_SV = torch.cat([expected_SV[:trained], torch.stack(passes).cpu()])
     dtype = next(model.model.parameters()).dtype
     opened = open_language_model(place, device=str(model.device), dtype=dtype, masked=model.mask_id is not None)
+    # The short text first: transformers may keep the base of a longer one, also of one that grew token by token.
+    short_SV = opened.compute_logits(ids_BS[:, :trained])[0].cpu()
+    switches = changes_by_cache(model, method) and find_dependence(model, method) == 1
+    rereads = switches and _rereads(opened, ids_BS[:, :trained])
     stepped_CV = _decode(opened, ids_BS, trained)
-    # A short text before a long one and after it: transformers may keep the base of the long one.
-    short_SV, found_SV, again_SV = (
-        opened.compute_logits(ids_BS[:, :length])[0].cpu() for length in (trained, longest, trained)
-    )
+    found_SV, again_SV = (opened.compute_logits(ids_BS[:, :length])[0].cpu() for length in (longest, trained))
     error = _differ(found_SV, expected_SV)
     step_error = _differ(stepped_CV, by_steps_SV[trained:][: len(stepped_CV)])
     tolerance = max(TOLERANCE, 8 * torch.finfo(dtype).eps)  # 9.5e-7 in float32
@@ -191,7 +195,8 @@ def write_checked(
             "judged; nothing was kept"
         )
     change, stale = _differ(by_steps_SV[trained:], expected_SV[trained : len(by_steps_SV)]), _differ(again_SV, short_SV)
-    return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, float(expected_SV.std()))
+    spread = float(expected_SV.std())
+    return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, spread, rereads)
 
 
 def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -216,6 +221,22 @@ def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.T
     except PositionError:
         return torch.zeros(0, 0)
     return torch.cat(logits).float().cpu()
+
+
+def _rereads(model: LanguageModel, ids_1S: torch.Tensor) -> bool:
+    """Return whether ``generate`` reads the whole text again where that outgrows the trained length, as Phi 3's."""
+    counts: list[int] = []
+
+    def count(_: Any, arguments: Any, named: dict[str, Any]) -> None:
+        counts.append(named["input_ids"].shape[1])
+
+    with model.model.register_forward_pre_hook(count, with_kwargs=True):
+        ids_1S = ids_1S.to(model.device)
+        model.model.generate(
+            input_ids=ids_1S, attention_mask=torch.ones_like(ids_1S), max_new_tokens=3, min_new_tokens=3,
+            do_sample=False, pad_token_id=0,
+        )  # fmt: skip
+    return max(counts[1:]) > 1
 
 
 def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path, *, weights: bool) -> None:
@@ -283,8 +304,14 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
         means = [reading.losses_NR.mean(0) for reading in (plain.drift, chosen.drift, chosen.cached)]
         rows = list(zip(lengths, *means, strict=True))
         plain_loss = f"{means[0][-1]:.3f}" if np.isfinite(means[0][-1]) else "it cannot be read"
+        whose = "It reads"
+        if written.rereads:
+            whose = (
+                f"For `generate` nothing: it reads the whole text again after {trained:,} tokens, and goes on as in "
+                "one pass. A program that keeps the cache reads"
+            )
         verdict = (
-            f"It reads otherwise: after {trained:,} tokens at once and the others one by one the loss at "
+            f"{whose} otherwise: after {trained:,} tokens at once and the others one by one the loss at "
             f"{lengths[-1]:,} tokens is {means[2][-1]:.3f}; in one pass it is {means[1][-1]:.3f}, as trained "
             f"{plain_loss}. {KEPT_KEYS[chosen.dependence]} Beyond {trained:,} tokens its logits differ by "
             f"up to {written.change:.2g} from those of one pass; their standard deviation is {written.spread:.2g}."
