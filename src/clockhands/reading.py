@@ -73,10 +73,7 @@ def refuse_strange_file(
 
 
 def read_document(
-    path: str | Path,
-    error: type[ClockhandsError] = DataError,
-    what: str = "the file",
-    most: int = LARGEST_DOCUMENT,
+    path: str | Path, error: type[ClockhandsError] = DataError, what: str = "the file", most: int = LARGEST_DOCUMENT
 ) -> str:
     """Return a document in UTF-8, with or without a byte order mark; ``what`` names it in messages.
 

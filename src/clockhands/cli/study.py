@@ -13,11 +13,7 @@ from clockhands.errors import UsageError
 from clockhands.files import write_text
 from clockhands.options import options_of
 
-EXAMPLES = (
-    "clockhands study",
-    "clockhands study scale --dry-run",
-    "clockhands study scale --scale long --dry-run",
-)
+EXAMPLES = ("clockhands study", "clockhands study scale --dry-run", "clockhands study scale --scale long --dry-run")
 
 
 Scale: TypeAlias = Literal[

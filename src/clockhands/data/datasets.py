@@ -78,10 +78,7 @@ class PairDataset(Dataset[Example]):
     def __getitem__(self, index: int) -> Example:
         row = index if index >= 0 else ~index
         labels = self.targets[row]
-        return {
-            "input_ids": self.sources[row],
-            "labels": labels if index >= 0 else np.full_like(labels, IGNORED_LABEL),
-        }
+        return {"input_ids": self.sources[row], "labels": labels if index >= 0 else np.full_like(labels, IGNORED_LABEL)}
 
     @property
     def lengths(self) -> NDArray[np.int64]:

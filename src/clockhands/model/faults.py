@@ -7,12 +7,7 @@ from typing import Any, TypeAlias
 
 from clockhands.errors import ConfigError, Fault
 from clockhands.model.position_config import PositionConfig, Side
-from clockhands.model.side_schemes import (
-    SchemeSummary,
-    find_layer_count_faults,
-    find_layer_faults,
-    list_layer_specs,
-)
+from clockhands.model.side_schemes import SchemeSummary, find_layer_count_faults, find_layer_faults, list_layer_specs
 from clockhands.options import check_options, options_of
 from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE, find_option_faults

@@ -12,15 +12,7 @@ import torch
 
 from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.model.position_config import ELLIPSIS, LayerEntry, PositionConfig
-from clockhands.schemes import (
-    CATALOGUE,
-    Composition,
-    Scheme,
-    Sizes,
-    build,
-    find_option_faults,
-    read_part,
-)
+from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build, find_option_faults, read_part
 from clockhands.schemes.composition_rules import combine_declarations, list_schemes_of_fewer_axes
 from clockhands.schemes.scheme import Declares
 

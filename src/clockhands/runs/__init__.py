@@ -13,11 +13,4 @@ from __future__ import annotations
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.run import Run, open_run
 
-__all__ = [
-    "Run",
-    "open_configuration",
-    "open_model",
-    "open_run",
-    "open_tokenizers",
-    "read_clockhands_config",
-]
+__all__ = ["Run", "open_configuration", "open_model", "open_run", "open_tokenizers", "read_clockhands_config"]

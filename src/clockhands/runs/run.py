@@ -33,16 +33,9 @@ if TYPE_CHECKING:
     from clockhands.model.position_config import Architecture
 
 
-ACTIONS = {
-    "encoder-decoder": "translates",
-    "decoder": "continues text",
-    "encoder": "fills in masked tokens",
-}
+ACTIONS = {"encoder-decoder": "translates", "decoder": "continues text", "encoder": "fills in masked tokens"}
 """What a model of each architecture does."""
-COMMANDS = {
-    "encoder-decoder": 'clockhands translate {} "..."',
-    "decoder": 'clockhands generate {} --prompt "..."',
-}
+COMMANDS = {"encoder-decoder": 'clockhands translate {} "..."', "decoder": 'clockhands generate {} --prompt "..."'}
 """The command that uses a model of each architecture; its folder stands at ``{}``. No command uses an encoder."""
 
 

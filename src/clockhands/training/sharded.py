@@ -67,10 +67,7 @@ def _divide_model(model: torch.nn.Module, device: str) -> None:
     for number in numbers:
         if number.requires_grad:
             number.register_post_accumulate_grad_hook(_average_gradient)
-    options: dict[str, Any] = {
-        "mesh": init_device_mesh(device, (dist.get_world_size(),)),
-        "ignored_params": numbers,
-    }
+    options: dict[str, Any] = {"mesh": init_device_mesh(device, (dist.get_world_size(),)), "ignored_params": numbers}
     for stack in (core.encoder, core.decoder):
         for block in () if stack is None else stack.blocks:
             fully_shard(block, **options)

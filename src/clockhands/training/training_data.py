@@ -133,10 +133,7 @@ class TrainingData:
 
 
 def prepare(
-    recipe: Recipe,
-    tokenizers: Tokenizers | None = None,
-    *,
-    progress: SentenceProgress = ignore_sentence,
+    recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: SentenceProgress = ignore_sentence
 ) -> TrainingData:
     """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 
