@@ -24,7 +24,7 @@ from peers import BOS, EOS, PAD, Size, clockhands, marian_model, random_pairs
 from timing import OURS, interleave, ratio, report
 from torch import Tensor
 
-from clockhands.generation import ENGINES, DecodingOptions
+from clockhands.generation import ENGINES
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.model.peers import from_marian
@@ -83,7 +83,7 @@ class Writers:
         }
 
     def mine(self, name: str) -> None:
-        written = self.writers[name].generate(self.ids_BT, self.mask_BT, DecodingOptions(LONGEST, self.beam))
+        written = self.writers[name].generate(self.ids_BT, self.mask_BT, LONGEST, self.beam)
         self.texts[name] = [text.tokens for text in written]
 
     def peer(self) -> None:

@@ -20,7 +20,7 @@ from timing import OURS, interleave, ratio, report
 from torch import Tensor
 
 from clockhands.data.datasets import encode_texts, pad
-from clockhands.generation import DecodingOptions, Search
+from clockhands.generation import Search
 from clockhands.generation.engines.ctranslate import save_model
 from clockhands.runs import Run
 from clockhands.training import train
@@ -62,8 +62,7 @@ class Decoders:
         self.translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
 
     def by_default(self) -> None:
-        options = DecodingOptions(LONGEST, self.beam)
-        texts = [text.tokens for ids, mask in self.batches for text in self.engine.generate(ids, mask, options)]
+        texts = [text.tokens for ids, mask in self.batches for text in self.engine.generate(ids, mask, LONGEST, self.beam)]
         self.texts[OURS] = texts
 
     def by_generate(self) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.generation import engines as engine_module
-from clockhands.generation.engines import DecodingOptions, TransformersEngine
+from clockhands.generation.engines import TransformersEngine
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.writers import END, LONGEST, OPTIONS, START, side_of_reading, sources, writer
@@ -37,7 +37,7 @@ def log_probability(model: ClockhandsForSeq2SeqLM, ids_T: torch.Tensor, mask_T: 
 def test_greedy_texts_of_every_scheme_are_those_of_a_plain_loop(name: str) -> None:
     reading = side_of_reading(name)
     model, (ids_BT, mask_BT) = writer(OPTIONS.get(name, name), encoder=OPTIONS.get(reading, reading)), sources()
-    written = TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST))
+    written = TransformersEngine(model).generate(ids_BT, mask_BT, LONGEST)
     assert [text.tokens for text in written] == write_by_hand(model, ids_BT, mask_BT)
     for row, text in enumerate(written):
         expected = log_probability(model, ids_BT[row], mask_BT[row], text.tokens)
@@ -55,8 +55,8 @@ def test_the_texts_compared_are_worth_comparing() -> None:
 def test_a_beam_finds_texts_that_score_at_least_as_much(penalty: float) -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
     engine = TransformersEngine(model)
-    greedy = engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST))
-    beams = engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST, 4, penalty))
+    greedy = engine.generate(ids_BT, mask_BT, LONGEST)
+    beams = engine.generate(ids_BT, mask_BT, LONGEST, 4, penalty)
     for row, (one, other) in enumerate(zip(greedy, beams, strict=True)):
         expected = log_probability(model, ids_BT[row], mask_BT[row], other.tokens)
         assert other.log_probability == pytest.approx(expected, abs=2e-4)
@@ -67,15 +67,15 @@ def test_a_beam_finds_texts_that_score_at_least_as_much(penalty: float) -> None:
 def test_a_text_without_end_stops_at_the_longest() -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
     model.transformer.output.bias.data[END] = -100.0
-    written = TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(4))
+    written = TransformersEngine(model).generate(ids_BT, mask_BT, 4)
     assert [len(text.tokens) for text in written] == [4] * len(ids_BT)
 
 
 def test_scores_do_not_depend_on_how_many_logits_exist_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
-    whole = TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST))
+    whole = TransformersEngine(model).generate(ids_BT, mask_BT, LONGEST)
     monkeypatch.setattr(engine_module, "LOGITS_AT_ONCE", 1)
-    parts = TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST))
+    parts = TransformersEngine(model).generate(ids_BT, mask_BT, LONGEST)
     assert [text.tokens for text in parts] == [text.tokens for text in whole]
     scores = [text.log_probability for text in whole]
     assert [text.log_probability for text in parts] == pytest.approx(scores, abs=1e-5)
@@ -83,9 +83,9 @@ def test_scores_do_not_depend_on_how_many_logits_exist_at_a_time(monkeypatch: py
 
 def test_what_the_model_s_own_generation_configuration_says_changes_nothing() -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
-    plain = TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST))
+    plain = TransformersEngine(model).generate(ids_BT, mask_BT, LONGEST)
     model.generation_config.do_sample, model.generation_config.temperature = True, 5.0
-    assert TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)) == plain
+    assert TransformersEngine(model).generate(ids_BT, mask_BT, LONGEST) == plain
 
 
 def test_the_compute_type_is_that_of_the_weights() -> None:

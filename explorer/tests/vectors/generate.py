@@ -23,7 +23,6 @@ from clockhands.data import Corpus, Pair, encode_texts
 from clockhands.data.tokens import train_tokenizers
 from clockhands.exploring.model_data import describe_model
 from clockhands.generation import Search
-from clockhands.generation.engines import DecodingOptions
 from clockhands.model import TokenBatch, TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_base import ClockhandsConfig
@@ -213,7 +212,7 @@ def _search(run: Run, ids: list[int]) -> dict[str, Any]:
     found = {}
     for name, beam in (("greedy", 1), ("beam", 3)):
         engine = Search(beam).make_engine(run)
-        (output,) = engine.generate(torch.tensor([ids]), None, DecodingOptions(MOST, beam))
+        (output,) = engine.generate(torch.tensor([ids]), None, MOST, beam)
         found[name] = {"tokens": output.tokens, "logProbability": round(output.log_probability, 5)}
     return found
 

@@ -17,7 +17,6 @@ import torch
 from clockhands.data import Pair, encode_texts
 from clockhands.errors import UsageError
 from clockhands.generation import Search, Translation
-from clockhands.generation.engines import DecodingOptions
 from clockhands.generation.translate import bound_length
 from clockhands.model.position_config import StackSide
 from clockhands.runs import Run
@@ -286,7 +285,7 @@ def translate_controlled(
             some = indices[first : first + most]
             ids_BT = torch.tensor([ids[index] for index in some] * len(changes), device=run.model.device)
             with apply_controls(run, *changes):
-                outputs = engine.generate(ids_BT, None, DecodingOptions(bound_length(length), beam))
+                outputs = engine.generate(ids_BT, None, bound_length(length), beam)
             tokens = [output.tokens for output in outputs]
             written = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
             keys = [(change, index) for change in range(len(changes)) for index in some]

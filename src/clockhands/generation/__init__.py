@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOptions, Engine
+from clockhands.generation.engines import ENGINES, DecodedSequence, Engine
 from clockhands.generation.evaluate import evaluate, measure_pair_loss
 from clockhands.generation.generate import generate
 from clockhands.generation.score import (
@@ -34,7 +34,6 @@ from clockhands.generation.translate import (
 __all__ = [
     "ENGINES",
     "DecodedSequence",
-    "DecodingOptions",
     "Engine",
     "Evaluation",
     "Loss",

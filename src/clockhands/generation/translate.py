@@ -20,7 +20,7 @@ from clockhands.data.datasets import LONGEST, pad, shorten_rows
 from clockhands.devices import choose_device
 from clockhands.errors import CheckpointError, UsageError, explain_overflow
 from clockhands.findings import Figure, Panel, make_heatmap
-from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, get_end_tokens
+from clockhands.generation.engines import ENGINES, Engine, get_end_tokens
 from clockhands.generation.generate import Beam, check_memory
 from clockhands.options import Count, Range, check_options, options_of
 from clockhands.runs import Run, open_run
@@ -206,8 +206,8 @@ def _translate_pools(
         translations = [Translation(source, "", 0.0) for source in pool]
         for bound, indices in batches:
             ids_BT, mask_BT = pad([np.asarray(ids[index], dtype=np.int32) for index in indices], pad_id)
-            decoding = DecodingOptions(bound, search.beam, search.length_penalty)
-            outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
+            wanted = bound, search.beam, search.length_penalty
+            outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), *wanted)
             tokens = [output.tokens for output in outputs]
             texts = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
             if not all(math.isfinite(output.log_probability) for output in outputs):

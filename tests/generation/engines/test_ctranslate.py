@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from clockhands.errors import PositionError, UsageError
-from clockhands.generation import DecodedSequence, DecodingOptions, Search, translate
+from clockhands.generation import DecodedSequence, Search, translate
 from clockhands.generation.engines import TransformersEngine
 from clockhands.generation.engines.ctranslate import (
     TABLE_LENGTH,
@@ -48,9 +48,9 @@ def check_alike(
     model: Any, ids_BT: torch.Tensor, mask_BT: torch.Tensor | None, *decoding: float, engine: Any = None
 ) -> None:
     """Both engines write the same with a model, and score it alike."""
-    options = DecodingOptions(*decoding or (LONGEST,))  # type: ignore[arg-type]
-    got = (engine or CTranslate2Engine(model)).generate(ids_BT, mask_BT, options)
-    wanted = TransformersEngine(model).generate(ids_BT, mask_BT, options)
+    options: Any = decoding or (LONGEST,)
+    got = (engine or CTranslate2Engine(model)).generate(ids_BT, mask_BT, *options)
+    wanted = TransformersEngine(model).generate(ids_BT, mask_BT, *options)
     assert [one.tokens for one in got] == [one.tokens for one in wanted]
     assert [one.log_probability for one in got] == pytest.approx([one.log_probability for one in wanted], abs=1e-3)
 
@@ -92,7 +92,7 @@ def test_the_log_probability_is_the_model_s_under_every_penalty(penalty: float) 
     model = writer()
     ids_BT, mask_BT = sources()
     for row, text in enumerate(
-        CTranslate2Engine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST, 2, penalty))
+        CTranslate2Engine(model).generate(ids_BT, mask_BT, LONGEST, 2, penalty)
     ):
         with torch.no_grad():
             read = model(ids_BT[[row]], mask_BT[[row]], labels=torch.tensor([text.tokens]))
@@ -121,16 +121,16 @@ def test_the_end_of_a_learned_table() -> None:
     model.transformer.output.bias.data[END] = 11.0
     ids_BT, mask_BT = sources()
     engine = CTranslate2Engine(model)
-    ends = [len(text.tokens) < 12 for text in TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(12))]
+    ends = [len(text.tokens) < 12 for text in TransformersEngine(model).generate(ids_BT, mask_BT, 12)]
     assert any(ends)
     check_alike(model, ids_BT[ends], mask_BT[ends], 50, engine=engine)  # those that end in time
     with pytest.raises(PositionError, match="outside the 12 positions"):
-        engine.generate(torch.full((1, 13), 5), None, DecodingOptions(3))
+        engine.generate(torch.full((1, 13), 5), None, 3)
     model.transformer.output.bias.data[END] = -100.0
     endless = CTranslate2Engine(model)
-    assert len(endless.generate(ids_BT, mask_BT, DecodingOptions(12))[0].tokens) == 12
+    assert len(endless.generate(ids_BT, mask_BT, 12)[0].tokens) == 12
     with pytest.raises(PositionError, match="position 12 is outside the 12 positions of learned"):
-        endless.generate(ids_BT, mask_BT, DecodingOptions(13))
+        endless.generate(ids_BT, mask_BT, 13)
 
 
 def test_all_reasons_are_named() -> None:

@@ -36,22 +36,6 @@ class DecodedSequence:
     log_probability: float
 
 
-@dataclass(frozen=True)
-class DecodingOptions:
-    """How ``Engine.generate`` searches in one batch; ``translate`` makes it from a ``Search``.
-
-    Args:
-        max_new_tokens: the most tokens of a text, its end token included.
-        beam: the number of hypotheses of each source; 1 is greedy search.
-        length_penalty: with a beam, the text with the highest log-probability / tokens ** ``length_penalty`` is
-            returned.
-    """
-
-    max_new_tokens: int
-    beam: int = 1
-    length_penalty: float = 1.0
-
-
 class Engine(ABC):
     """Generates texts with one encoder-decoder, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
 
@@ -70,14 +54,17 @@ class Engine(ABC):
 
     @abstractmethod
     def generate(
-        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
-    ) -> list[DecodedSequence]:
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, most: int, beam: int = 1,
+        penalty: float = 1.0,
+    ) -> list[DecodedSequence]:  # fmt: skip
         """Generate a text for each source, and return them in the order of the sources.
 
         Args:
             ids_BT: the token ids of the sources, padded to the same length.
             mask_BT: True at tokens, False at padding; None if there is no padding.
-            decoding: how to search.
+            most: the most tokens of a text, its end token included.
+            beam: the number of hypotheses of each source; 1 is greedy search.
+            penalty: with a beam, the text with the highest log-probability / tokens ** ``penalty`` is returned.
 
         Raises PositionError for a token beyond the last position of a scheme.
         """
@@ -124,8 +111,9 @@ class TransformersEngine(Engine):
 
     @torch.no_grad()
     def generate(
-        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
-    ) -> list[DecodedSequence]:
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, most: int, beam: int = 1,
+        penalty: float = 1.0,
+    ) -> list[DecodedSequence]:  # fmt: skip
         """Generate a text for each source, in order; see ``Engine.generate``."""
         from transformers import GenerationConfig
         from transformers.modeling_outputs import BaseModelOutput
@@ -135,9 +123,8 @@ class TransformersEngine(Engine):
         states_BTD = model.get_encoder()(ids_BT, mask_BT)[0]
         # A configuration of its own: that of the model may ask for sampling, or for other beams.
         config = GenerationConfig(
-            max_new_tokens=decoding.max_new_tokens, num_beams=decoding.beam, do_sample=False,
-            length_penalty=decoding.length_penalty, early_stopping=False, decoder_start_token_id=self.start_token,
-            eos_token_id=self.end_tokens or None,
+            max_new_tokens=most, num_beams=beam, do_sample=False, length_penalty=penalty, early_stopping=False,
+            decoder_start_token_id=self.start_token, eos_token_id=self.end_tokens or None,
             pad_token_id=self.end_tokens[0] if self.end_tokens else self.start_token,
         )  # fmt: skip
         # generate repeats the states of the source for a beam in place, and they are needed once more.

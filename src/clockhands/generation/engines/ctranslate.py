@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from clockhands.errors import MissingPackageError, UsageError, describe_unknown
-from clockhands.generation.engines import DecodedSequence, DecodingOptions, Engine, get_end_tokens, get_start_token
+from clockhands.generation.engines import DecodedSequence, Engine, get_end_tokens, get_start_token
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
@@ -71,8 +71,9 @@ class CTranslate2Engine(Engine):
         self.translator: Any = None
 
     def generate(
-        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
-    ) -> list[DecodedSequence]:
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, most: int, beam: int = 1,
+        penalty: float = 1.0,
+    ) -> list[DecodedSequence]:  # fmt: skip
         """Generate a text for each source. CTranslate2 ends a beam once it has ``beam`` finished texts of a source.
 
         Raises PositionError if a text needs more positions than a scheme has.
@@ -84,15 +85,15 @@ class CTranslate2Engine(Engine):
             for scheme in declared
         ]
         # Texts can be as long as the decoder's scheme has positions.
-        max_length = min(decoding.max_new_tokens, limits[1])
+        max_length = min(most, limits[1])
         self._ensure_tables([ids_BT.shape[1], max_length], limits)
         is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
         sources = [list(map(str, ids_T[mask_T].tolist())) for ids_T, mask_T in zip(ids_BT, is_token_BT, strict=True)]
         # With penalty 0, scores are undivided log-probabilities; a greedy search has no texts to compare. CTranslate2
         # would otherwise write at least one token before the end, and cut sources to 1,024 tokens (0: do not cut).
-        penalty = decoding.length_penalty if decoding.beam > 1 else 0.0
+        penalty = penalty if beam > 1 else 0.0
         results = self.translator.translate_batch(
-            sources, beam_size=decoding.beam, length_penalty=penalty, max_decoding_length=max_length,
+            sources, beam_size=beam, length_penalty=penalty, max_decoding_length=max_length,
             min_decoding_length=0, max_input_length=0, return_end_token=True, return_scores=True,
             end_token=list(map(str, self.end_tokens)) or None,
         )  # fmt: skip
@@ -102,7 +103,7 @@ class CTranslate2Engine(Engine):
             # CTranslate2 has divided a log-probability by tokens ** penalty.
             texts.append(DecodedSequence(tokens, result.scores[0] * len(tokens) ** penalty))
             is_unfinished = len(tokens) == max_length and tokens[-1] not in self.end_tokens
-            if max_length < decoding.max_new_tokens and is_unfinished:
+            if max_length < most and is_unfinished:
                 # The scheme has too few positions for such a text: refuse it as the model itself would.
                 check_length(torch.tensor(max_length), max_length, self.model.config.transformer_config.decoder.scheme)
         return texts
