@@ -62,8 +62,8 @@ class Decoders:
         self.translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
 
     def by_default(self) -> None:
-        texts = [text.tokens for ids, mask in self.batches for text in self.engine.generate(ids, mask, LONGEST, self.beam)]
-        self.texts[OURS] = texts
+        written = [self.engine.generate(ids_BT, mask_BT, LONGEST, self.beam) for ids_BT, mask_BT in self.batches]
+        self.texts[OURS] = [text.tokens for texts in written for text in texts]
 
     def by_generate(self) -> None:
         model: Any = self.run.model

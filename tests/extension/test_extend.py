@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from clockhands.extension import Plan, extend
+from clockhands.errors import ClockhandsWarning, UsageError
+from clockhands.extension import Plan, Tuning, extend
 from clockhands.findings import Findings
 from clockhands.models import open_language_model
 from tests.runs.tiny import make_config, save_model
@@ -48,6 +51,17 @@ def test_other_weights_under_the_same_name_begin_anew(tmp_path: Path) -> None:
     assert [item.value for item in again] == [item.value for item in fresh]
     assert [item.value for item in again] != [item.value for item in first]
     assert not (tmp_path / "out" / ".measured.json").exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_training_in_16_bits_is_warned_of(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path / "model", "llama"), dtype=dtype)
+    plan = replace(PLAN, documents=["short"], tuning=Tuning(1))
+    with warnings.catch_warnings(record=True) as caught, pytest.raises(UsageError, match="tokens"):
+        extend(model, plan, tmp_path / "out")
+    said = [str(warning.message) for warning in caught if issubclass(warning.category, ClockhandsWarning)]
+    told = "the weights are trained in bfloat16, where most small steps change nothing; give --dtype float32"
+    assert said == ([told] if dtype == torch.bfloat16 else [])
 
 
 def kill(job: dict[str, Any], folder: Path, seconds: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, TrainerCallback, TrainerControl, TrainerState
 
 from clockhands.cli.train import _describe_model_loss
-from clockhands.errors import BusyError, CheckpointError, DataError, UsageError
+from clockhands.errors import BusyError, CheckpointError, ClockhandsWarning, DataError, UsageError
 from clockhands.files import lock_folder
 from clockhands.runs import Run, checkpoints
 from clockhands.runs import folder as run_module
@@ -532,6 +533,16 @@ def test_threads_are_those_asked_for_and_as_before_afterwards(material: Training
     before = torch.get_num_threads()
     assert train(tables(max_steps=1, threads=before + 1), tmp_path / "run", material=material).record["threads"] == 2
     assert torch.get_num_threads() == before
+
+
+def test_other_threads_than_a_run_began_with_are_told(material: TrainingData, tmp_path: Path) -> None:
+    """Sums that other threads share have other last bits, so the run does not end as if it had not stopped."""
+    run, more = train(tables(max_steps=1, save_steps=1), tmp_path / "run", material=material), {"training.max_steps": 2}
+    add_facts(run.path, threads=64, torch="2.0.0")
+    with pytest.warns(ClockhandsWarning, match=r"began with torch '2.0.0', threads 64, which is not so here; its last"):
+        resume(run.path, more)
+    with warnings.catch_warnings(action="error", category=ClockhandsWarning):
+        resume(run.path, {"training.max_steps": 3})
 
 
 def test_a_model_is_not_divided_in_one_process_nor_by_accelerate(

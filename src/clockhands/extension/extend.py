@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 
 from clockhands import __version__
 from clockhands.attention import is_installed
-from clockhands.errors import UsageError
+from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.choice_findings import make_choice_finding, make_trial_finding
 from clockhands.extension.choose import Choice, choose_method, measure_short
@@ -95,6 +96,10 @@ def extend(
         )
     if plan.tuning is not None:
         refuse_untrainable(model, plan.tuning)
+        dtype = next(model.model.parameters()).dtype
+        if dtype.itemsize < 4:  # a step that is smaller than half of a weight's last bit leaves it unchanged
+            text = f"the weights are trained in {dtype}, where most small steps change nothing; give --dtype float32"
+            warnings.warn(text.replace("torch.", ""), ClockhandsWarning, stacklevel=2)
     list_methods(model, plan.trained, plan.longest)
     stream = encode_text(model, plan.documents)
     signature = make_signature(model, stream, {"trained": plan.trained, "seed": plan.seed})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import platform
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from transformers.utils import logging
 
 from clockhands import __version__
 from clockhands.devices import get_rank, use_threads
-from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.errors import CheckpointError, ClockhandsWarning, DataError, UsageError, show_value
 from clockhands.files import lock_folder, write_bytes, write_text
 from clockhands.generation.score import describe_uniform_guess
 from clockhands.pretrained import refuse_not_finite
@@ -173,6 +174,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
 
     It starts from the beginning if there is no checkpoint. ``overrides`` may change how long a run is and how often it
     is evaluated and saved, such as ``training.max_steps``. A finished run that is not made longer is left as it is.
+    A ClockhandsWarning tells of other releases, threads, processes or another device than those that it began with.
 
     Raises CheckpointError for a folder that is not a run and for a damaged checkpoint, BusyError if another process
     writes there, UsageError for fewer steps than were made, DataError if the text has changed.
@@ -212,7 +214,12 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
                 f"{folder} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "
                 "to end it there, or more to go on"
             )
+        here, record = _describe_machine(arguments), opened.record
+        others = [f"{name} {show_value(record[name])}" for name in here if record.get(name, here[name]) != here[name]]
         if arguments.process_index == 0:
+            if others:
+                text = f"{folder} began with {', '.join(others)}, which is not so here; its last bits will be others"
+                warnings.warn(text, ClockhandsWarning, stacklevel=2)
             # In this order: a process killed in between leaves an unfinished run with its former recipe, which resumes.
             if opened.finished:
                 add_facts(folder, finished=False)
@@ -304,6 +311,17 @@ def _run_session(
     return _finish(trainer, out, trainer.weights(), stopped=stopped, draw=draw)
 
 
+def _describe_machine(arguments: TrainingArguments) -> dict[str, Any]:
+    """Return what the last bits of a result depend on, besides the recipe and the text."""
+    return {
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+        "device": str(arguments.device),
+        "threads": torch.get_num_threads(),
+        "processes": arguments.world_size,
+    }
+
+
 def _record_start(trainer: ClockhandsTrainer, out: Path, updates: int) -> str:
     """Write what ``run.json`` says of versions, machine, model and data; keep the metrics up to the step that is
     resumed, as the lines after it are made again. Return one line about what is trained, and the loss it starts from.
@@ -313,11 +331,7 @@ def _record_start(trainer: ClockhandsTrainer, out: Path, updates: int) -> str:
     facts: dict[str, Any] = {
         "clockhands": __version__,
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "transformers": transformers.__version__,
-        "device": str(trainer.args.device),
-        "threads": torch.get_num_threads(),
-        "processes": trainer.args.world_size,
+        **_describe_machine(trainer.args),
         "parameters": parameters,
         "data": trainer.material.fingerprint,
     }

@@ -91,9 +91,7 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
 def test_the_log_probability_is_the_model_s_under_every_penalty(penalty: float) -> None:
     model = writer()
     ids_BT, mask_BT = sources()
-    for row, text in enumerate(
-        CTranslate2Engine(model).generate(ids_BT, mask_BT, LONGEST, 2, penalty)
-    ):
+    for row, text in enumerate(CTranslate2Engine(model).generate(ids_BT, mask_BT, LONGEST, 2, penalty)):
         with torch.no_grad():
             read = model(ids_BT[[row]], mask_BT[[row]], labels=torch.tensor([text.tokens]))
         assert text.log_probability == pytest.approx(-float(read.loss) * len(text.tokens), abs=1e-3)
