@@ -38,6 +38,15 @@ def find_recipe(path: str | Path) -> Path:
     return next((recipe for recipe in shipped if recipe.is_file()), path)
 
 
+@contextmanager
+def explain_refusal(action: str, advice: str = "") -> Iterator[None]:
+    """Raise DataError, with what could not be done and why, in place of an error of the operating system."""
+    try:
+        yield
+    except OSError as fault:
+        raise DataError(f"cannot {action}: {fault.strerror or fault}{advice}") from fault
+
+
 def write_text(path: str | Path, text: str) -> Path:
     """Write a text in UTF-8 under a temporary name in the same folder, then rename it: nobody reads half a file.
 
@@ -52,13 +61,12 @@ def write_bytes(path: str | Path, content: bytes) -> Path:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # tempfile would make a file that nobody else may read, whatever the umask says.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
-            stream.write(content)
-        temporary.replace(path)
-    except OSError as fault:
-        raise DataError(f"cannot write {path}: {fault.strerror or fault}") from fault
+        with explain_refusal(f"write {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # tempfile would make a file that nobody else may read, whatever the umask says.
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
+                stream.write(content)
+            temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -75,17 +83,13 @@ def open_growing(path: str | Path) -> Iterator[Callable[[str], None]]:
     """
     path = Path(path)
     part = path.with_name(f"{path.name}{PART}")
-    try:
+    with explain_refusal(f"write {part}"):
         stream = part.open("w", encoding="utf8", newline="\n")
-    except OSError as fault:
-        raise DataError(f"cannot write {part}: {fault.strerror or fault}") from fault
 
     def write(line: str) -> None:
-        try:
+        with explain_refusal(f"write {part}"):
             stream.write(f"{line}\n")
             stream.flush()
-        except OSError as fault:
-            raise DataError(f"cannot write {part}: {fault.strerror or fault}") from fault
 
     with stream:
         try:
@@ -94,10 +98,8 @@ def open_growing(path: str | Path) -> Iterator[Callable[[str], None]]:
             if stream.tell() == 0:
                 part.unlink(missing_ok=True)
             raise
-    try:
+    with explain_refusal(f"write {path}", f"; the lines are in {part}"):
         part.replace(path)
-    except OSError as fault:
-        raise DataError(f"cannot write {path}: {fault.strerror or fault}; the lines are in {part}") from fault
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:

@@ -159,26 +159,22 @@ def _run_command(words: list[str]) -> int:
     if verb not in VERBS:
         raise UsageError(f"there is no command {verb!r}{suggest_nearest(verb, VERBS)}")
     try:
-        return _parse_and_run(verb, words[1:])
+        module = importlib.import_module(f"clockhands.cli.{verb}")
+        notes = getattr(module, "NOTES", EXIT_CODES)
+        parser = Parser(
+            prog=f"clockhands {verb}",
+            description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
+            epilog="\n".join(["examples:", *(f"  {example}" for example in module.EXAMPLES), "", notes]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        declare(parser, module.Options)
+        if hasattr(module, "complete"):
+            module.complete(parser)
+        return int(module.run(read_options(parser, module.Options, words[1:])))
     except ModuleNotFoundError as fault:
         if str(fault.name).startswith("clockhands") or isinstance(fault, ClockhandsError):
             raise
         raise MissingPackageError(f"clockhands {verb}", str(fault.name)) from fault
-
-
-def _parse_and_run(verb: str, arguments: list[str]) -> int:
-    module = importlib.import_module(f"clockhands.cli.{verb}")
-    notes = getattr(module, "NOTES", EXIT_CODES)
-    parser = Parser(
-        prog=f"clockhands {verb}",
-        description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
-        epilog="\n".join(["examples:", *(f"  {example}" for example in module.EXAMPLES), "", notes]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    declare(parser, module.Options)
-    if hasattr(module, "complete"):
-        module.complete(parser)
-    return int(module.run(read_options(parser, module.Options, arguments)))
 
 
 def _print_failure(message: str, code: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,6 @@ from clockhands.data.population import Ceiling, Listed
 from clockhands.data.splits import Corpus
 from clockhands.data.tokens import Tokenizers
 from clockhands.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_TOKENS = 1_000_000
 """The most tokens of a text that are read."""

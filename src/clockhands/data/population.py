@@ -116,16 +116,15 @@ class Drawn:
     def measure(self, bags: Bags) -> Ceiling:
         """Return the mean over drawn items of the largest share that one answer has among the items of their bag."""
         rng = random.Random("order-blind ceiling")
-        shares = np.array([self._share(*self.draw(rng), bags) for _ in range(self.count)])
+        shares = np.zeros(self.count)
+        for drawn in range(self.count):
+            item, others = self.draw(rng)
+            bag, *rest = bags([item.source, *(pair.source for pair in others)]).tolist()
+            targets = Counter(pair.target for pair, same in zip(others, rest, strict=True) if same == bag)
+            shares[drawn] = max(targets.values()) / targets.total()
         mean = float(shares.mean())
         reach = NORMAL * float(shares.std(ddof=1)) / math.sqrt(self.count)
         return Ceiling(mean, max(mean - reach, 0.0), min(mean + reach, 1.0), f"{self.count:,} {self.noun} drawn")
-
-    @staticmethod
-    def _share(item: Pair, others: Sequence[Pair], bags: Bags) -> float:
-        bag, *rest = bags([item.source, *(pair.source for pair in others)]).tolist()
-        targets = Counter(pair.target for pair, same in zip(others, rest, strict=True) if same == bag)
-        return max(targets.values()) / targets.total()
 
 
 @dataclass(frozen=True)

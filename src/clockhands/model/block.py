@@ -96,7 +96,7 @@ class Block(nn.Module):
             config, config.get_dropout("residual"), input_norm=layer > 0 or config.first_norm
         )
         self.cross: CrossAttention | None = None
-        if config.has_cross_attention(side):
+        if side == "decoder" and "cross" in config.sides:
             self.cross = CrossAttention(config)
             self.cross_residual = ResidualConnection(config, config.get_dropout("residual"))
         self.feed_forward = ExpertMixture(config) if config.has_experts(layer) else FeedForward(config)

@@ -216,10 +216,6 @@ class TransformerConfig:
         """Whether a norm follows the last layer: ``final_norm``; where that is None, if ``norm`` is not ``post``."""
         return self.norm != "post" if self.final_norm is None else self.final_norm
 
-    def has_cross_attention(self, side: StackSide) -> bool:
-        """Return whether the layers of a side attend to the source: those of the decoder of an encoder-decoder."""
-        return side == "decoder" and "cross" in self.sides
-
     def get_dropout(self, place: DropoutPlace) -> float:
         """Return the dropout rate at a place; 0 where there is no dropout."""
         implied = place == "ffn-residual" and "residual" in self.dropout_places

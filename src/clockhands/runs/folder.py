@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from clockhands.errors import CheckpointError, DataError, UsageError
-from clockhands.files import LOCK, UNFINISHED, apply_umask, remove_unfinished, write_text
+from clockhands.files import LOCK, UNFINISHED, apply_umask, explain_refusal, remove_unfinished, write_text
 from clockhands.options import Range, check_options, options_of
 from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, TOKENIZER, WEIGHTS
 from clockhands.reading import parse_json, read_json, stream_lines
@@ -89,18 +89,16 @@ def start_folder(path: Path) -> Iterator[Path]:
     ``recipe.toml``, which the same command takes over; the new run. Raises DataError if the folder cannot be written.
     """
     staging = path / STARTING
-    try:
+    with explain_refusal(f"make the run folder {path}"):
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-    except OSError as fault:
-        raise DataError(f"cannot make the run folder {path}: {fault.strerror or fault}") from fault
     try:
         yield staging
         apply_umask(staging)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
-    try:
+    with explain_refusal(f"make the run folder {path}"):
         # Without recipe.toml the folder is not a run any more; .starting tells that what is in it may be deleted.
         (path / RECIPE).unlink(missing_ok=True)
         for former in list(path.iterdir()):
@@ -116,8 +114,6 @@ def start_folder(path: Path) -> Iterator[Path]:
         for file in sorted(staging.iterdir(), key=lambda file: file.name == RECIPE):
             file.replace(path / file.name)
         staging.rmdir()
-    except OSError as fault:
-        raise DataError(f"cannot make the run folder {path}: {fault.strerror or fault}") from fault
 
 
 def find_model_folder(path: Path) -> Path | None:

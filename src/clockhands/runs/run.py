@@ -80,11 +80,6 @@ class Run:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
         return make_recipe(self.tables, {}, source=str(self.path / RECIPE))
 
-    def cache_recipe(self, recipe: Recipe) -> Run:
-        """Set the recipe, so that it is not read from the folder and validated again; return this run."""
-        vars(self)["recipe"] = recipe  # where cached_property keeps what it has computed
-        return self
-
     @property
     def trained_length(self) -> int | None:
         """The most tokens that a text in training could have; None for pairs whose recipe names no bound.

@@ -360,7 +360,8 @@ def _finish(
     except CheckpointError as fault:
         sentence = f"after step {step} there are weights that are NaN or infinite"
         raise Diverged(describe_divergence(sentence, training, out)) from fault
-    run = Run(out).cache_recipe(trainer.recipe)
+    run = Run(out)
+    vars(run)["recipe"] = trainer.recipe  # where cached_property keeps what it has computed
     if trainer.args.process_index == 0:
         exported_step: int | None = step
         losses = read_losses(vars(trainer.state))
