@@ -97,12 +97,6 @@ def test_attention_is_drawn_and_not_overwritten(
     assert "--attention draws one sentence, and 2 were given" in capsys.readouterr().err
 
 
-def test_latin1_input_is_named(translator: Run, tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "in.txt").write_bytes("für\n".encode("latin1"))
-    assert main(["translate", str(translator.path), "--input", str(tmp_path / "in.txt")]) == 1
-    assert "in.txt, line 1: byte 2 of the file (0xfc) is not utf-8; convert the file" in capsys.readouterr().err
-
-
 def test_only_line_feeds_end_a_sentence(translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     content = "Tom saw\rAnna\r\nAnna\x0bsaw\u2028Tom\x85now\n".encode()
     wanted = ["Tom saw\rAnna", "Anna\x0bsaw\u2028Tom\x85now"]

@@ -25,6 +25,7 @@ from clockhands.data import (
     encode_pairs,
     encode_stream,
     encode_texts,
+    kinds,
     open_corpus,
     train_tokenizer,
     train_tokenizers,
@@ -225,12 +226,12 @@ def test_a_long_document_is_encoded_piece_by_piece(kind: str, is_cut: bool, monk
     if kind == "llama":  # as its tokenizer, which writes a space before every text
         tokenizer.backend_tokenizer.normalizer = normalizers.Prepend("_")
     whole = encode_stream(tokenizer, ["a", text, "b"])
-    monkeypatch.setattr(datasets, "PIECE", 100)
-    monkeypatch.setattr(datasets, "NEAR", 20)
+    for module, name, number in ((kinds, "PIECE", 100), (datasets, "PIECE", 100), (datasets, "NEAR", 20)):
+        monkeypatch.setattr(module, name, number)
     counting = Counting(tokenizer.backend_tokenizer)
     monkeypatch.setattr(type(tokenizer), "backend_tokenizer", counting)
     np.testing.assert_array_equal(encode_stream(tokenizer, ["a", text, "b"]), whole)
-    assert (max(counting.longest) < 150) == is_cut and "".join(datasets.cut_long(text)) == text
+    assert (max(counting.longest) < 150) == is_cut and "".join(kinds.cut_long(text)) == text
 
 
 def test_multi30k_is_encoded_and_decoded(multi30k: tuple[Corpus, Tokenizers], encoded_multi30k: Any) -> None:

@@ -21,15 +21,9 @@ def test_it_goes_on_as_it_learnt(writer: Run) -> None:
     assert generate(writer, "the cat sat on the", tokens=6, temperature=0)[0] == "the cat sat on the mat. "
 
 
-def test_a_seed_draws_the_same_again(writer: Run) -> None:
+def test_a_seed_draws_the_same_again_and_a_whole_number_is_a_temperature_too(writer: Run) -> None:
     one, other = (generate(writer, "the ", tokens=20, temperature=2.0, seed=seed) for seed in (3, 4))
-    assert one == generate(writer, "the ", tokens=20, temperature=2.0, seed=3)
-    assert one != other
-
-
-def test_a_whole_number_is_a_temperature_too(writer: Run) -> None:
-    first, other = (generate(writer, "the ", tokens=9, temperature=heat, seed=3) for heat in (2, 2.0))
-    assert first == other
+    assert generate(writer, "the ", tokens=20, temperature=2, seed=3) == one != other
 
 
 def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
@@ -113,8 +107,15 @@ def estimate(model: ClockhandsForSeq2SeqLM) -> int:
     return estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
 
 
-def test_a_search_holds_what_is_estimated() -> None:
-    made = writer("rope")
+VALUES_OF_A_WIDTH_OF_THEIR_OWN = [{"latent_width": 8, "value_dim": 2}, {"latent_width": 8, "value_dim": 12}]
+
+
+@pytest.mark.parametrize("options", [{}, *VALUES_OF_A_WIDTH_OF_THEIR_OWN, {"num_kv_heads": 1}, {"num_kv_heads": 2}])
+def test_a_search_holds_what_is_estimated(options: dict[str, int]) -> None:
+    """Values may be of another width than keys, and of a group of heads keys are cached once."""
+    made = writer("rope", **options)
+    config = made.config.transformer_config
+    assert config.resolved_head_dim not in (2, 12) and config.num_heads > 2
     assert estimate(made) == measure_bytes(made)
 
 
@@ -126,20 +127,6 @@ def test_where_positions_are_cached_too_a_search_holds_more() -> None:
 def test_where_nothing_can_be_cached_one_layer_at_a_time_has_keys() -> None:
     by_length: Any = {"scheme": "index", "normalise": "length"}
     assert estimate(writer("rope", decoder=by_length)) < estimate(writer("rope"))
-
-
-@pytest.mark.parametrize("options", [{"latent_width": 8, "value_dim": 2}, {"latent_width": 8, "value_dim": 12}])
-def test_values_of_another_width_than_keys_are_estimated_as_they_are_cached(options: dict[str, int]) -> None:
-    made = writer("rope", **options)
-    assert made.config.transformer_config.resolved_head_dim not in (2, 12)
-    assert estimate(made) == measure_bytes(made)
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
-    made = writer("rope", num_kv_heads=heads)
-    assert made.config.transformer_config.num_heads > heads
-    assert estimate(made) == measure_bytes(made)
 
 
 def test_layers_with_windows_hold_their_windows_and_others_all_tokens() -> None:

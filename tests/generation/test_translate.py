@@ -107,10 +107,14 @@ def test_an_empty_line_stays_an_empty_line(translator: Run) -> None:
 
 
 def test_what_cannot_be_asked_is_refused(translator: Run, writer: Run, tmp_path: object) -> None:
-    with pytest.raises(UsageError, match="beam is 0, but must be from 1 to 1,024"):
-        Search(beam=0)
-    with pytest.raises(UsageError, match=r"the model there continues text; this needs one that translates"):
-        next(translate(writer, ["x"]))
+    with pytest.raises(
+        UsageError, match=r"cannot translate with .* the model there continues text; this needs one that"
+    ):
+        translate(writer, ["x"])
+    with pytest.raises(UsageError, match="there is no source sentence"):
+        compute_cross_attention(translator, " ")
+    with pytest.raises(UsageError, match="cannot draw cross-attention with"):
+        compute_cross_attention(writer, "Tom")
     with pytest.raises(UsageError, match="the model there translates; this needs one that continues text"):
         generate(translator, "x")
     with pytest.raises(CheckpointError, match=r"is not a finished run \(config\.json not found\)"):
@@ -132,6 +136,7 @@ def test_a_foreign_checkpoint_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"beam": 0}, "beam is 0, but must be from 1 to 1,024"),
         ({"max_length": 0}, "max_length is 0, but must be at least 1"),
         ({"max_source": 0}, "max_source is 0, but must be at least 1"),
         ({"batch": 0}, "batch is 0, but must be at least 1"),
@@ -182,11 +187,6 @@ def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
         list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=1000)))
 
 
-def test_what_cannot_be_asked_is_refused_at_the_call(writer: Run) -> None:
-    with pytest.raises(UsageError, match="cannot translate with"):
-        translate(writer, ["Tom saw Anna"])
-
-
 @pytest.mark.parametrize(("tokens", "most"), [(1, 82), (16, 82), (17, 114), (160, 370)])
 def test_a_translation_may_have_twice_the_tokens_of_its_source_and_fifty(tokens: int, most: int) -> None:
     """The source counts as a multiple of 16 tokens; a length that was asked for is taken instead."""
@@ -209,13 +209,6 @@ def test_a_target_of_the_caller_is_read_instead_of_the_translation(translator: R
     weights, _, targets = compute_cross_attention(translator, "Tom bit Anna", "Anna bit Tom Tom")
     assert len(targets) == len(translator.tokenizers.target("Anna bit Tom Tom")["input_ids"]) == weights.shape[2]
     assert [word.strip() for word in targets[:4]] == ["Anna", "bit", "Tom", "Tom"]
-
-
-def test_an_empty_source_and_a_language_model_are_refused(translator: Run, writer: Run) -> None:
-    with pytest.raises(UsageError, match="there is no source sentence"):
-        compute_cross_attention(translator, " ")
-    with pytest.raises(UsageError, match="cannot draw cross-attention with"):
-        compute_cross_attention(writer, "Tom")
 
 
 def test_a_decoder_without_layers_is_refused(translator: Run, tmp_path: Path) -> None:

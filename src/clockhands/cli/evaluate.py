@@ -158,7 +158,6 @@ def _open(options: Options) -> Run | PlainRun | LanguageModel:
 
 
 def _evaluate_translator(opened: Run | PlainRun, options: Options, search: Search, progress: CountProgress) -> Results:
-    """Return what was translated, its evaluation, and the size of the vocabulary."""
     from clockhands.generation import evaluate
 
     if options.length is not None or options.stride is not None:
@@ -181,7 +180,6 @@ def _evaluate_translator(opened: Run | PlainRun, options: Options, search: Searc
 
 
 def _evaluate_language_model(opened: Run | LanguageModel, options: Options, progress: CountProgress) -> Results:
-    """Return what was read, its evaluation by the length of the windows, and the size of the vocabulary."""
     from clockhands.generation import evaluate
     from clockhands.models import to_language_model
 
@@ -203,7 +201,6 @@ def _evaluate_language_model(opened: Run | LanguageModel, options: Options, prog
 
 
 def _read_text(options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
-    """Return the text to evaluate on, and one line that names it."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
     from clockhands.runs import Run

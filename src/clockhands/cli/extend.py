@@ -128,7 +128,6 @@ def run(options: Options) -> int:
 
 
 def _open(options: Options) -> tuple[LanguageModel, Plan]:
-    """Open the model, and say what is to be found out about it."""
     from clockhands.extension import Plan
     from clockhands.models import to_language_model
 
@@ -151,7 +150,6 @@ def _open(options: Options) -> tuple[LanguageModel, Plan]:
 
 
 def _read_text(model: LanguageModel, options: Options) -> tuple[Sequence[str], str]:
-    """Return the documents that are read, and what they are."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents
     from clockhands.models import is_run

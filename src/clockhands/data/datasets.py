@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from clockhands.data.kinds import PIECE, cut_long
 from clockhands.data.population import Pair
 from clockhands.errors import ClockhandsWarning, DataError, UsageError, describe_unknown
 
@@ -214,10 +214,8 @@ LONGEST = 1024
 """The most tokens of a text that are read where no other bound is given."""
 CHUNK = 10_000
 """Texts that a tokenizer is given at a time."""
-PIECE, NEAR = 2**20, 200
-"""Characters of a long document that a tokenizer is given at a time, for each of which it takes 200 bytes and more; and
-those on both sides of a cut by which it is seen whether the cut changes an id."""
-GAP = re.compile(r"(?<=\S)\s")
+NEAR = 200
+"""Characters on both sides of a cut by which it is seen whether the cut changes an id."""
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
@@ -309,15 +307,6 @@ def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) 
 
 def _cut(ids: list[int], length: int) -> list[int]:
     return ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]
-
-
-def cut_long(text: str) -> Iterator[str]:
-    """Yield a text in pieces of ``PIECE`` characters and more, each of which ends before white space."""
-    start = 0
-    while gap := GAP.search(text, start + PIECE):
-        yield text[start : gap.start()]
-        start = gap.start()
-    yield text[start:]
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool) -> Iterator[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, TypeAlias
@@ -21,8 +21,20 @@ LOOKS_SPECIAL = pre_tokenizers.Split(Regex("<(?=/?s>|pad>|unk>|mask>)"), "isolat
 USUAL_VOCABULARY, LEAST_VOCABULARY = 8000, 1000
 CHARACTERS_A_PIECE = 150
 """Of text, for one piece of a vocabulary whose size nobody gives."""
+PIECE = 2**20
+"""Characters of a long document that a tokenizer is given at a time: for each it takes 200 bytes and more."""
+GAP = re.compile(r"(?<=\S)\s")
 EVERYTHING = 10**9
 WORD = r" ?\w+| ?[^\s\w]|\s"
+
+
+def cut_long(text: str) -> Iterator[str]:
+    """Yield a text in pieces of ``PIECE`` characters and more, each of which ends before white space."""
+    start = 0
+    while gap := GAP.search(text, start + PIECE):
+        yield text[start : gap.start()]
+        start = gap.start()
+    yield text[start:]
 
 
 def make_normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:

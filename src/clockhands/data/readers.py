@@ -201,7 +201,6 @@ def _read_json_rows(path: str | Path, encoding: str) -> Iterator[tuple[str, Mapp
 
 
 def _make_object(columns: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dictionary. Raises ValueError for a name that it has twice."""
     row = dict(columns)
     if len(row) < len(columns):
         raise ValueError(_find_named_twice([name for name, _ in columns]))

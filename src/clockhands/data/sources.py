@@ -158,7 +158,6 @@ def hold_out(items: Items, share: float) -> dict[str, Items]:
 
 
 def _list_paths(paths: Paths) -> Sequence[str | Path]:
-    """Return one path or several as a sequence."""
     return [paths] if isinstance(paths, (str, Path)) else paths
 
 

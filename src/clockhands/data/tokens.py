@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tokenizers import Tokenizer, processors
 
-from clockhands.data.datasets import cut_long
 from clockhands.data.kinds import (
     CHARACTERS_A_PIECE,
     KINDS,
     LEAST_VOCABULARY,
     SPECIAL,
     USUAL_VOCABULARY,
+    cut_long,
     make_normalizer,
     make_tokenizer,
     make_untrained,

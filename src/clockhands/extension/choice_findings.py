@@ -67,7 +67,6 @@ def _describe_unwritten(choice: Choice) -> str:
 
 
 def _mean_ranks(entry: Judged) -> list[float | None]:
-    """Return the mean rank by length, over the tasks that the model has learned; None where it was not measured."""
     if entry.retrieval is None:
         return [None] * len(entry.drift.lengths)
     means_R = np.mean([ranks_NR.mean(0) for ranks_NR in entry.retrieval.ranks.values()], axis=0)

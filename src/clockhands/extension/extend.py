@@ -129,7 +129,6 @@ def extend(
 def _measure(
     model: LanguageModel, stream: Stream, plan: Plan, archive: Archive | None, progress: CountProgress
 ) -> Measurement:
-    """Measure a model as it is, on as much as a plan says."""
     return measure(
         model, stream, choose_lengths(plan.trained, plan.longest), plan.trained, texts=plan.texts, items=plan.items,
         seed=plan.seed, margin=plan.margin, archive=archive, progress=progress,
@@ -170,7 +169,6 @@ def _write(
 def _gather(
     model: LanguageModel, plan: Plan, measurement: Measurement, made: Iterable[Finding], facts: dict[str, str]
 ) -> Findings:
-    """Return all findings, those of the model as it is first."""
     masked = f"; every {APART}th of the tokens that are scored is masked" if model.mask_id is not None else ""
     basis = {"text": plan.text + masked}
     first = make_measure_findings(measurement, margin=plan.margin)

@@ -186,7 +186,6 @@ def _take_step(
 
 
 def _draw_positions(tuning: Tuning, length: int, longest: int, step: int) -> Int[Tensor, "B S"]:
-    """Draw the skip-wise positions of a step."""
     generator = torch.Generator().manual_seed(hash((tuning.seed, step, 1)) % 2**31)
     transform = make_transform("skipping", {"maximum": longest})
     pos_BS: Tensor = transform(torch.arange(length).repeat(tuning.batch, 1), training=True, generator=generator)

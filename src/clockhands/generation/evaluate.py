@@ -115,7 +115,6 @@ def _evaluate_pairs(
     buckets: int,
     progress: CountProgress,
 ) -> Evaluation:
-    """Translate the sources, score the translations, and measure the loss of the targets."""
     make_bleu(tokenize, lowercase=lowercase)  # An unknown tokenization is refused before anything is translated.
     translations: list[Translation] = []
     progress("translating", 0, len(pairs))

@@ -86,7 +86,6 @@ def _find_size_faults(config: Config) -> list[Fault]:
 
 
 def _find_nearest_divisor(size: int, wanted: int) -> int:
-    """Return the divisor of a size that is nearest to the number of heads that somebody wanted."""
     divisors = (n for n in range(1, min(size, LARGEST_NUM_HEADS) + 1) if size % n == 0)
     return min(divisors, key=lambda n: abs(n - wanted))
 
@@ -173,7 +172,6 @@ def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
 
 
 def _find_width_faults(position: PositionConfig, side: Side, d_model: int) -> list[str]:
-    """Return what is wrong with the width of an encoding, d_p: missing, too large or unused."""
     width = position.width
     if position.combine == "add":
         return [] if width is None else [f"{side}.width is {width}, but combine = 'add' takes no width"]

@@ -76,7 +76,6 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
 
 
 def _find_entry_faults(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[str]:
-    """Return what is wrong with one entry of ``layers`` or of ``kinds``."""
     faults: list[str] = []
     try:
         for name, options in _read_entry(entry, kinds):
@@ -251,7 +250,6 @@ def avoid_large_tables(position: PositionConfig, sizes: Sizes) -> Iterator[None]
 
 
 def _find_integers(value: Any) -> Iterator[int]:
-    """Yield all integers in an option, also those in lists and tables."""
     if isinstance(value, int):
         yield value
     elif isinstance(value, (Mapping, list, tuple)):

@@ -33,7 +33,6 @@ from clockhands.shapes import Float, Tensor
 
 @torch.no_grad()
 def _zero_bias(module: nn.Module) -> None:
-    """Set the bias of a module to zero if it has one."""
     bias = getattr(module, "bias", None)
     if isinstance(bias, nn.Parameter):
         nn.init.zeros_(bias)

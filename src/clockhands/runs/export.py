@@ -108,7 +108,6 @@ def make_card(run: Run) -> str:
 
 
 def _describe_training(run: Run) -> str:
-    """Return a sentence with the steps and the seed, and one with the validation loss if there was a validation."""
     step, losses = run.record.get("step", 0), run.validation_losses
     said = [f"Trained for {step:,} steps on the corpus *{run.recipe.corpus}* with seed {run.recipe.training.seed}."]
     if run.model_loss is not None:
@@ -128,7 +127,6 @@ def _describe_training(run: Run) -> str:
 
 
 def _write_use(architecture: Architecture, *, shared: bool) -> str:
-    """Return the lines of Python and the command that open the model."""
     from clockhands.model.huggingface import MODEL_CLASSES
 
     auto_class, code = MODEL_CLASSES[architecture].auto_class.__name__, "trust_remote_code=True"
@@ -259,7 +257,6 @@ def refuse_name(name: str) -> None:
 
 
 def _describe_refusal(name: str, fault: Exception) -> str:
-    """Return one sentence on why an upload failed, and what to do."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     status = fault.response.status_code if isinstance(fault, HfHubHTTPError) and fault.response is not None else None

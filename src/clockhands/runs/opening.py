@@ -133,7 +133,6 @@ def change_table(model: Any, rows: int, stretch: Callable[[torch.Tensor, int], t
 
 
 def _copy_config(config: ClockhandsConfig, transformer: Mapping[str, Any]) -> ClockhandsConfig:
-    """Return a copy of a configuration with the table of another Transformer."""
     names = (
         "label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
         "tokenizer_fingerprint", "use_cache",

@@ -147,12 +147,10 @@ def count_updates(recipe: Recipe, material: TrainingData) -> int:
 
 
 def _count_epoch(recipe: Recipe, material: TrainingData) -> int:
-    """Count the updates of one epoch."""
     return max(1, -(-len(material.batches(recipe)) // recipe.training.accumulate))
 
 
 def _count_depth(model: TransformerConfig) -> int:
-    """Count the layers of the deepest stack."""
     return max(model.count_layers(side) for side in model.sides)
 
 

@@ -200,7 +200,6 @@ class ClockhandsTrainer(Trainer):
             self._tr_loss.fill_(sums[place] if fits else sum(sums) / len(sums))
 
     def _gather_losses(self) -> Tensor:
-        """Gather the sum of the losses since the last log line of every process."""
         return self.accelerator.gather(self._tr_loss.detach().reshape(1))
 
     def _get_output_dir(self, trial: Any) -> str:

@@ -168,7 +168,6 @@ ACTIONS = ("pop", "push0", "push1")
 
 
 def _draw_stack(length: int, rng: random.Random) -> Symbols:
-    """Draw a stack, bottom first, and what is done with it."""
     height = rng.randrange(1, length) if length > 1 else 1
     return [*rng.choices("01", k=height), *rng.choices(ACTIONS, k=length - height)]
 
@@ -185,7 +184,6 @@ def _solve_stack(symbols: Symbols) -> Symbols:
 
 
 def _rearrange_stack(symbols: Symbols, rng: random.Random) -> Symbols:
-    """Shuffle the symbols of the stack, and the actions."""
     stack, actions = ([s for s in symbols if (s in ACTIONS) == late] for late in (False, True))
     return [*shuffle(stack, rng), *shuffle(actions, rng)]
 
@@ -224,14 +222,12 @@ def _draw_recall(length: int, rng: random.Random) -> Symbols:
 
 
 def _solve_recall(symbols: Symbols) -> Symbols:
-    """Return the value of each key that is asked for, in their order."""
     mark = symbols.index("?")
     known = dict(zip(symbols[:mark:2], symbols[1:mark:2], strict=True))
     return [known[key] for key in symbols[mark + 1 :]]
 
 
 def _rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
-    """Shuffle the values among the keys, the pairs, and the keys that are asked for."""
     mark = symbols.index("?")
     values = shuffle(symbols[1:mark:2], rng)
     pairs = shuffle([f"{key} {value}" for key, value in zip(symbols[:mark:2], values, strict=True)], rng)
@@ -280,7 +276,6 @@ def _make_binary(operator: str) -> Task:
 
 
 def _make_letters(alphabet: str, solve: Callable[[Symbols], Symbols]) -> Task:
-    """Return the task of answering so many letters of an alphabet."""
     return Task(lambda length, rng: rng.choices(alphabet, k=length), solve, shuffle)
 
 

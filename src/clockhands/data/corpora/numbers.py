@@ -85,7 +85,6 @@ def _draw_samples(digits: int) -> list[int]:
 
 
 def _spell_known(numbers: Iterable[int], language: str) -> list[str]:
-    """Spell the numbers that the language reaches."""
     spelled = []
     for number in numbers:
         try:

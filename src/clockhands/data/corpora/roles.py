@@ -246,7 +246,6 @@ def roles(
 
 
 def _number_twins(twins: Sequence[tuple[Pair, Pair]], rng: random.Random) -> list[Pair]:
-    """Return the sentences in random order; twins share a group."""
     pairs = [replace(sentence, group=number) for number, twin in enumerate(twins) for sentence in twin]
     rng.shuffle(pairs)
     return pairs

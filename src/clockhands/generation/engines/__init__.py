@@ -71,7 +71,6 @@ class Engine(ABC):
 
 
 def _get_weight_type(model: ClockhandsPreTrainedModel) -> str:
-    """Return the number type of a model's weights, such as ``float32``."""
     return str(next(model.parameters()).dtype).removeprefix("torch.")
 
 

@@ -303,6 +303,5 @@ def _convert_norm(spec: Any, norm: Any) -> None:
 
 
 def _to_array(tensor: Tensor) -> NDArray[np.float32]:
-    """Return a tensor as a NumPy array in float32."""
     array: NDArray[np.float32] = tensor.detach().float().cpu().numpy()
     return array
