@@ -80,6 +80,14 @@ def test_a_growing_file_can_be_followed_and_takes_its_name_at_the_end(tmp_path: 
     assert [file.name for file in tmp_path.iterdir()] == ["out.txt"]
 
 
+def test_a_disk_that_is_full_is_told_with_the_path(tmp_path: Path) -> None:
+    (tmp_path / "out.txt.part").symlink_to("/dev/full")
+    said = pytest.raises(DataError, match=r"cannot write .*out\.txt\.part: No space left")
+    with said, open_growing(tmp_path / "out.txt") as write:
+        write("a")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("lines", "left"), [(["a", "b"], ["out.txt.part"]), ([], [])])
 def test_what_stops_early_keeps_its_lines_under_another_name(lines: list[str], left: list[str], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), open_growing(tmp_path / "out.txt") as write:

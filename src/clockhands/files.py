@@ -91,14 +91,16 @@ def open_growing(path: str | Path) -> Iterator[Callable[[str], None]]:
             stream.write(f"{line}\n")
             stream.flush()
 
-    with stream:
-        try:
-            yield write
-        except BaseException:
-            if stream.tell() == 0:
-                part.unlink(missing_ok=True)
-            raise
+    try:
+        yield write
+    except BaseException:
+        with contextlib.suppress(OSError):  # what a full disk did not take is written again
+            stream.close()
+        if part.stat().st_size == 0:
+            part.unlink()
+        raise
     with explain_refusal(f"write {path}", f"; the lines are in {part}"):
+        stream.close()
         part.replace(path)
 
 
