@@ -78,17 +78,18 @@ class TUPE(Scheme):
         """Return 1/√(2·d_head): contents and positions are two terms of equal weight."""
         return 1 / math.sqrt(2 * head_dim)
 
-    def correlation(self) -> Float[Tensor, "H P P"]:
-        """Return (p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table: [H, P, P], at least in float32."""
+    def correlation(
+        self, query_rows: Int[Tensor, " S"] | slice = slice(None), key_rows: Int[Tensor, " T"] | slice = slice(None)
+    ) -> Float[Tensor, "H S T"]:
+        """Return (p U_Q)(p U_K)ᵀ/√(2d) for rows of the table, by default all: [H, S, T], at least in float32."""
         norm, heads, wide = self.norm, self.num_heads, torch.promote_types(self.table_PD.dtype, torch.float32)
         table_PD = self.table_PD.to(wide)
         p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.to(wide), norm.bias.to(wide), norm.eps)
-        query_PE = F.linear(p_PD, self.to_query.weight.to(wide), self.to_query.bias.to(wide))
-        key_PE = F.linear(p_PD, self.to_key.weight.to(wide), self.to_key.bias.to(wide))
-        # Every pair of rows of the table once, P x P, and not every pair of tokens.
-        query_HPK = query_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
-        key_HPK = key_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
-        return query_HPK @ key_HPK.transpose(-1, -2) * self.scale(self.head_dim)
+        query_SE = F.linear(p_PD[query_rows], self.to_query.weight.to(wide), self.to_query.bias.to(wide))
+        key_TE = F.linear(p_PD[key_rows], self.to_key.weight.to(wide), self.to_key.bias.to(wide))
+        query_HSK = query_SE.unflatten(-1, (heads, -1)).transpose(0, 1)
+        key_HTK = key_TE.unflatten(-1, (heads, -1)).transpose(0, 1)
+        return query_HSK @ key_HTK.transpose(-1, -2) * self.scale(self.head_dim)
 
     def bias(self, at: AttentionInputs) -> Bias:
         qpos = read_index(take_axis(at.qpos, "tupe"), self.max_length, "tupe")
@@ -96,8 +97,13 @@ class TUPE(Scheme):
         relative = 0.0 if self.relative is None else self.relative.bias(at._replace(qpos=qpos, kpos=kpos))
         if qpos.stride(0) == kpos.stride(0) == 0:
             qpos, kpos = qpos[:1], kpos[:1]
-        both_HPP, first = self.correlation(), 2 if self.untie_first else 0
-        bias_BHST = self._pairs(both_HPP, qpos + first, kpos + first) + relative
+        first = 2 if self.untie_first else 0
+        if len(qpos) == len(kpos) == 1:  # the rows of these tokens alone
+            bias_BHST = self.correlation(qpos[0] + first, kpos[0] + first)[None] + relative
+            both_HPP = self.correlation(slice(first), slice(first))
+        else:  # every pair of rows of the table once, P x P, and not every pair of tokens
+            both_HPP = self.correlation()
+            bias_BHST = self._pairs(both_HPP, qpos + first, kpos + first) + relative
         if self.untie_first:
             # The first token, [CLS], is at no distance: one learned number to it, and one from it.
             to_first, from_first = both_HPP[:, 1, 1, None, None], both_HPP[:, 0, 0, None, None]
