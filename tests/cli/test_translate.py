@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.generation import ENGINES, Search
+from clockhands.progress import ProgressCounter
 from clockhands.runs import Run
 from tests.cli.conftest import Capture, Patch
 from tests.generation.conftest import translator
@@ -35,12 +37,14 @@ def test_sentences_on_the_command_line(translator: Run, capsys: Capture) -> None
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, capsys: Capture) -> None:
+def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setattr("clockhands.progress.ProgressCounter", partial(ProgressCounter, interval=0.0))
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"Tom saw Anna\n\nAnna saw Tom\n"))
     command = ["translate", str(translator.path), "--input", str(tmp_path / "in.gz"), "--output", str(tmp_path / "out")]
     assert main(command) == 0
     lines = (tmp_path / "out").read_text(encoding="utf8").splitlines()
     assert len(lines) == 3 and lines[1] == ""
+    assert "sentences: 2 of 3, " in capsys.readouterr().err
     assert main(command) == 2
     assert "out exists; name another file, or pass --overwrite" in capsys.readouterr().err
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,14 @@ from clockhands.checking.runtimes.program import (
     open_program,
 )
 from clockhands.checking.verdict.judge import run_checks
-from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 from clockhands.models import open_with_head
+from clockhands.progress import CountProgress, ignore_count
 
 _SMALL = 20_000_000
 _PLAIN = 16
 DRAWN = "are about weights that are loaded; these are initialised at random, in float32 on the CPU"
-Progress = Callable[[Outcome], None]
 
 
 def check(
@@ -87,7 +86,7 @@ def examine(
     device: str | None = None,
     weights: str | None = None,
     trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    progress: CountProgress = ignore_count,
     served: str | None = None,
     against: str | None = None,
 ) -> list[Result]:
@@ -134,7 +133,7 @@ def examine(
 
 
 def check_subject(
-    subject: Subject, checks: Iterable[Any] | None = None, progress: Progress | None = None, command: str = ""
+    subject: Subject, checks: Iterable[Any] | None = None, progress: CountProgress = ignore_count, command: str = ""
 ) -> Result:
     """Check one opened subject, by default with all checks that are not opt-in."""
     return _result([subject], subject.name, select() if checks is None else checks, progress, command)
@@ -174,7 +173,7 @@ def _result(
     subjects: Sequence[Subject],
     architecture: str,
     checks: Iterable[Any],
-    progress: Progress | None = None,
+    progress: CountProgress = ignore_count,
     command: str = "",
 ) -> Result:
     started, outcomes = time.perf_counter(), []

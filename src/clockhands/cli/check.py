@@ -19,7 +19,6 @@ from clockhands.streams import replace_controls
 if TYPE_CHECKING:
     from clockhands.checking.against import Deviation
     from clockhands.checking.result import Result
-    from clockhands.checking.verdict.outcome import Outcome
 
 _WEIGHTS = ("dtype", "device", "weights")
 _OUTPUT = ("json", "report", "badge", "card", "verbose")
@@ -177,6 +176,7 @@ def _check_model(options: Options, opening: dict[str, Any]) -> int:
     from clockhands.checking.against import compare
     from clockhands.checking.examination import examine, only_build
     from clockhands.checking.result import changes, load
+    from clockhands.progress import ProgressCounter
     from clockhands.report.write import find_earlier_files
 
     model = options.type or str(options.model)
@@ -190,14 +190,11 @@ def _check_model(options: Options, opening: dict[str, Any]) -> int:
     data: list[dict[str, Any]] = []
     results: list[Result] = []
     if deviation is None or options.runtime or list_given(options, _BESIDE):
-        results = examine(
-            model,
-            **opening,
-            only=split_names(options.only),
-            slow=options.slow,
-            progress=_show_last if sys.stderr.isatty() else None,
-            against=options.against if options.runtime else None,
-        )
+        against = options.against if options.runtime else None
+        with ProgressCounter() as progress:
+            results = examine(
+                model, **opening, only=split_names(options.only), slow=options.slow, progress=progress, against=against
+            )
         data = [result.as_dict() for result in results]
         data[0] |= {} if deviation is None else {"against": deviation.as_dict()}
     elif deviation is not None:
@@ -220,11 +217,6 @@ def _check_model(options: Options, opening: dict[str, Any]) -> int:
     return int(differs or bool(worse))
 
 
-def _show_last(outcome: Outcome) -> None:
-    """Show the last outcome in one line of the terminal."""
-    print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
-
-
 def _print_lines(text: str, indent: int = 6) -> None:
     """Print lines that begin with a verdict, none of them too long to read."""
     for line in text.splitlines():
@@ -242,8 +234,6 @@ def _print_result(result: Result, options: Options) -> None:
     from clockhands.checking.result import ORDER, list_reliances
     from clockhands.checking.verdict.outcome import sentence
 
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
     alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
     _print_lines(result.summary(options.own) + alone)
     versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())

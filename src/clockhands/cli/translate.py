@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -96,21 +97,28 @@ def run(options: Options) -> int:
         for t in done
     )
     if options.output:
-        _write(lines, options.output)
+        _write(lines, options.output, _count_sentences(options))
         return 0
     for line in lines:
         print(line, flush=True, file=get_raw_output())
     return 0
 
 
-def _write(lines: Iterator[str], path: str) -> None:
-    """Write each line as soon as it is made. If that ends early, the error says in which file the lines so far are."""
+def _write(lines: Iterator[str], path: str, total: int) -> None:
+    """Write each line as soon as it is made. If that ends early, the error says in which file the lines so far are.
+
+    ``total``: how many there will be, of which progress is shown; 0 where nobody knows.
+    """
+    from clockhands.progress import ProgressCounter
+
     count = 0
     try:
-        with open_growing(path) as write:
+        with open_growing(path) as write, ProgressCounter() as progress:
             for line in lines:
                 write(line)
                 count += 1
+                if total:
+                    progress("sentences", count, total)
     except (ClockhandsError, KeyboardInterrupt) as fault:
         if not count:
             raise
@@ -120,6 +128,13 @@ def _write(lines: Iterator[str], path: str) -> None:
         )
         said.exit_code = 130 if stopped else getattr(fault, "exit_code", 1)
         raise said from fault
+
+
+def _count_sentences(options: Options) -> int:
+    """Return how many sentences there are; 0 of a pipe, and of a file that cannot be read to its end."""
+    with suppress(ClockhandsError):
+        return sum(1 for _ in _read_sentences(options)) if options.text or options.input else 0
+    return 0
 
 
 def _read_sentences(options: Options) -> Iterator[str]:

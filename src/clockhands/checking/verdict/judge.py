@@ -6,7 +6,7 @@ import contextlib
 import io
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.runtimes.program import Program
 from clockhands.checking.verdict.known_faults import find_fault
 from clockhands.checking.verdict.outcome import Outcome, Verdict
-from clockhands.progress import without_bars
+from clockhands.progress import CountProgress, ignore_count, without_bars
 
 _AUDIBLE = "with weights drawn so that position is audible"
 FAR = 0.1  # a hundred times the tolerance
@@ -430,14 +430,14 @@ def _judge_vanished(subject: Subject, first: Measurement, evidence: Evidence) ->
 
 def run_checks(
     subject: Subject,
-    checks: Iterable[Check],
+    checks: Collection[Check],
     architecture: str = "",
-    progress: Callable[[Outcome], None] | None = None,
+    progress: CountProgress = ignore_count,
 ) -> list[Outcome]:
     """Return the outcome of every check on the subject, with causes and what is safe instead.
 
-    ``architecture`` is the name of transformers by which known faults are found; ``progress`` hears each outcome as it
-    comes. What a model prints or warns of is dropped.
+    ``architecture`` is the name of transformers by which known faults are found; ``progress`` is told how many checks
+    are done. What a model prints or warns of is dropped.
     """
     outcomes: dict[str, Outcome] = {}
     for check in checks:
@@ -447,6 +447,5 @@ def run_checks(
             outcome = judge(subject, check, architecture, outcomes)
         seconds = round(time.perf_counter() - started, 3)
         outcomes[check.name] = replace(outcome, seconds=seconds)
-        if progress is not None:
-            progress(replace(outcome, check=subject.side + check.name))
+        progress(f"{subject.side}checks of {architecture or subject.name}", len(outcomes), len(checks))
     return [replace(outcome, check=subject.side + outcome.check) for outcome in advise(outcomes)]
