@@ -9,8 +9,8 @@ same, and its last queries with the computation step by step, in float32 at 512 
 is a failure, is named, and has no ratio. ``apart`` in the results is the difference in units of what is allowed.
 Each peer is timed in turns with ours, by the GPU's own clock (on a CPU by CPU time). The first call of each, with its
 compilation, is told and not part of the times. What does not fit into memory, and what a peer refuses, is in the
-results with its reason. Each scheme and length is saved at once. None is begun that is expected to end after
-``--minutes``, except the first of a call.
+results with its reason. Each scheme and length is saved at once. None but the first of a call is begun after
+``--minutes``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ from typing import Any
 
 import torch
 from attention_ways import HEADS, TOLERANCES, WIDTH, Case, list_schemes, perturb
-from gpu_timing import FEWEST_ROUNDS, PASSES, measure_cell
+from gpu_timing import measure_cell
 from timing import RESULTS, machine
 
 from clockhands.devices import choose_device, read_dtype
 from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
 
-FIRST_GUESS = 40.0
-"""Seconds that a cell is thought to take while no shorter length of its scheme is measured; most is compilation."""
 Cells = dict[str, dict[str, Any]]
 
 
@@ -48,18 +46,6 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 def make_label(scheme: str, length: int, dtype: str) -> str:
     """Return the name of a cell in the results."""
     return f"{scheme}, {length}, {dtype}"
-
-
-def estimate(cells: Cells, scheme: str, length: int, dtype: str) -> float:
-    """Estimate the seconds of a cell from the longest shorter one of its scheme: what is no compilation grows as S²."""
-    shorter = [size for size in range(length) if make_label(scheme, size, dtype) in cells]
-    if not shorter:
-        return FIRST_GUESS
-    cell = cells[make_label(scheme, shorter[-1], dtype)]
-    ways = [way for name in PASSES for way in cell[name].values() if isinstance(way, Mapping)]
-    growth = (length / shorter[-1]) ** 2
-    rounds = sum(FEWEST_ROUNDS * way.get("milliseconds", 0.0) / 1000 for way in ways) * growth
-    return float(cell["seconds"] + rounds)
 
 
 def load(path: Path, setting: Mapping[str, Any]) -> Cells:
@@ -100,7 +86,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=types, default="bfloat16", help="(default: %(default)s)")
     parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192, 32768], metavar="TOKENS")
     parser.add_argument("--schemes", nargs="+", choices=known, default=known, metavar="NAME", help=", ".join(known))
-    parser.add_argument("--minutes", type=float, default=9.0, help="begin nothing that would end later (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=8.0, help="begin nothing later (%(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json", help="results, which are added to")
     given = parser.parse_args(arguments)
     if min(given.lengths) < 1:
@@ -134,9 +120,9 @@ def measure(given: argparse.Namespace) -> int:
             wanted.append((name, length))
     begun = 0
     for name, length in wanted:
-        spent, label = time.monotonic() - start, make_label(name, length, given.dtype)
-        if begun and spent + estimate(cells, name, length, given.dtype) > 60 * given.minutes:
+        if begun and time.monotonic() - start > 60 * given.minutes:
             break
+        label = make_label(name, length, given.dtype)
         case = Case(perturb(schemes[name]()), length, read_dtype(given.dtype), device)
         signature = sign(name, length, given.dtype, setting)
         cells[label] = {"signature": signature} | measure_cell(case, device, label)

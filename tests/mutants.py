@@ -5,10 +5,10 @@
     python tests/mutants.py --sample 300 --seed 0            # places drawn from all packages
     python tests/mutants.py --sample 300 --again             # those that survived once more, by the tests as they are
 
-A mutant is tried by the tests beside its module (`tests/covering.py` says which), which have at most ``--seconds`` of
+A mutant is tried by the tests beside its module (`tests/covering.py` says which), which have at most 40 seconds of
 processor time: a survivor is one that no test noticed within it.
 
-cosmic-ray finds the places, makes the changes and keeps the results in a session, so that a run that was stopped goes
+cosmic-ray finds the places and makes the changes; the results are kept in a file, so that a run that was stopped goes
 on where it was. Every mutant is tested in a copy of the tree, by a fork of a process that has imported torch and
 transformers already. In the end the tests that noticed something run once without a change: what those noticed that
 fail then too does not count. Needs the extra ``mutants``.
@@ -20,6 +20,7 @@ import argparse
 import ast
 import hashlib
 import importlib
+import json
 import os
 import random
 import resource
@@ -30,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,6 @@ class Result:
     told: str
     shown: str
     test: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.told}\n{self.shown}\n{self.test}"
 
 
 class Clock:
@@ -232,24 +230,17 @@ def difference(before: str, after: str) -> str:
     return " | ".join(" ".join(line.split()) for line in lines)
 
 
-def go_on(
-    chosen: Sequence[Mutant], session: Path, minutes: float | None, seconds: float, again: bool = False
-) -> dict[Mutant, Result]:
+def go_on(session: Path, *, again: bool = False) -> dict[Mutant, Result]:
     """Try the mutants that a session has no result for (``again``: that it has no kill of), and return all results."""
-    from cosmic_ray.work_db import WorkDB, use_db
-    from cosmic_ray.work_item import WorkResult
-
-    until = time.monotonic() + 60 * (minutes or 1e9)
-    with use_db(str(session), WorkDB.Mode.open) as db, copy_of_tree() as root:
-        results = {int(job): Result(*result.output.split("\n")) for job, result in db.results}
+    chosen, results = read_session(session)
+    with session.open("a", encoding="utf8") as stream, copy_of_tree() as root:
         import_what_is_heavy(root)
         for number, one in enumerate(chosen):
             before = results.get(number)
-            if (before and not (again and before.told != "killed")) or time.monotonic() > until:
+            if before and not (again and before.told != "killed"):
                 continue
-            result = results[number] = try_mutant(root, one, seconds)
-            outcome = "killed" if result.told == "killed" else "survived"
-            db.set_result(f"{number:05}", WorkResult("normal", str(result), outcome, result.shown))
+            result = results[number] = try_mutant(root, one, SECONDS)
+            print(json.dumps([number, *astuple(result)]), file=stream, flush=True)
             print(f"{len(results):>5}/{len(chosen)} {result.told:<9} {one}  {result.shown}  {result.test}", flush=True)
         noticing = {result.test for result in results.values()} - {""}
         unsure = {test for test in noticing if run_tests(root, [test], 1e5)[0] == "failed"}
@@ -260,27 +251,18 @@ def go_on(
 
 
 def begin(session: Path, chosen: Sequence[Mutant]) -> None:
-    """Write down which mutants a session is to try, in their order."""
-    from cosmic_ray.work_db import WorkDB, use_db
-    from cosmic_ray.work_item import MutationSpec, WorkItem
-
+    """Write down which mutants a session is to try, in their order; each result becomes a line below."""
     session.parent.mkdir(exist_ok=True)
-    specs = [MutationSpec(one.path, one.operator, one.occurrence, one.start, one.end) for one in chosen]
-    with use_db(str(session), WorkDB.Mode.create) as db:
-        db.add_work_items(WorkItem.single(f"{number:05}", spec) for number, spec in enumerate(specs))
+    session.write_text(json.dumps([astuple(one) for one in chosen]) + "\n", "utf8")
 
 
-def planned(session: Path) -> list[Mutant]:
-    """The mutants of a session that was begun, in their order: finding the places of all files takes a minute."""
-    from cosmic_ray.work_db import WorkDB, use_db
-
+def read_session(session: Path) -> tuple[list[Mutant], dict[int, Result]]:
+    """The mutants of a session, in their order, and the last result of each by its number; nothing of a new one."""
     if not session.is_file():
-        return []
-    with use_db(str(session), WorkDB.Mode.open) as db:
-        specs = [spec for item in sorted(db.work_items, key=lambda item: item.job_id) for spec in item.mutations]
-    return [
-        Mutant(str(s.module_path), s.operator_name, s.occurrence, tuple(s.start_pos), tuple(s.end_pos)) for s in specs
-    ]
+        return [], {}
+    chosen, *results = map(json.loads, session.read_text("utf8").splitlines())
+    mutants = [Mutant(*places, tuple(start), tuple(end)) for *places, start, end in chosen]
+    return mutants, {number: Result(*fields) for number, *fields in results}
 
 
 def import_what_is_heavy(root: Path) -> None:
@@ -313,11 +295,7 @@ def main() -> int:
     parser.add_argument("--against", default="main", help="the branch (default: main)")
     parser.add_argument("--sample", type=int, help="so many places drawn from the files, or from all packages")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"of the tests of one mutant (default: {SECONDS})"
-    )
     parser.add_argument("--again", action="store_true", help="try those again that were not killed")
-    parser.add_argument("--minutes", type=float, help="stop after so long; the same command goes on")
     given = parser.parse_args()
     everything = modules(git("ls-files", str(PACKAGE)).split())
     files = given.files or (everything if given.sample else modules(list_changed(given.against)))
@@ -325,14 +303,14 @@ def main() -> int:
         parser.error(f"no modules of the package: {', '.join(strange)}")
     texts = "".join((ROOT / path).read_text("utf8") for path in files)
     plan = hashlib.sha256(repr((files, given.sample, given.seed, texts)).encode()).hexdigest()[:12]
-    session = SESSIONS / f"{plan}.sqlite"
-    chosen = planned(session)
+    session = SESSIONS / f"{plan}.jsonl"
+    chosen, _ = read_session(session)
     if not chosen:
         found = [mutant for path in files for mutant in mutants(path)]
         chosen = draw(found, given.sample, given.seed) if given.sample else found
         begin(session, chosen)
     print(f"{len(chosen)} mutants in {len(files)} files", flush=True)
-    results = go_on(chosen, session, given.minutes, given.seconds, given.again) if chosen else {}
+    results = go_on(session, again=given.again) if chosen else {}
     print(report(results, len(chosen)))
     return 0
 

@@ -147,14 +147,6 @@ def test_a_not_a_number_is_a_difference(scripts: SimpleNamespace) -> None:
     assert scripts.ways.find_mean_difference(ones * 0.75, ones) == pytest.approx(0.25 / 0.05)
 
 
-def test_an_estimate_grows_with_what_is_no_compilation(scripts: SimpleNamespace) -> None:
-    way = {"first call, seconds": 30.0, "milliseconds": 100.0}
-    cell = {"forward": {OURS: way, "rounds": 5}, "forward and backward": {}, "seconds": 32.0}
-    cells = {"alibi, 2048, bfloat16": cell}
-    assert scripts.gpu.estimate(cells, "alibi", 8192, "bfloat16") == pytest.approx(32 + 5 * 0.1 * 16)
-    assert scripts.gpu.estimate(cells, "rope", 8192, "bfloat16") == scripts.gpu.FIRST_GUESS
-
-
 def test_every_scheme_is_measured_or_left_out_with_a_reason(scripts: SimpleNamespace) -> None:
     schemes = scripts.ways.list_schemes()
     assert set(CATALOGUE) <= set(schemes)

@@ -102,8 +102,9 @@ def test_what_is_reported_is_counted_with_its_interval_and_its_survivors() -> No
 
 
 def test_a_session_goes_on_with_the_mutants_that_it_was_begun_with(tmp_path: Path) -> None:
-    pytest.importorskip("cosmic_ray")
-    chosen, session = places(12), tmp_path / "session.sqlite"
-    assert mutants.planned(session) == []
+    chosen, session = places(12), tmp_path / "session.jsonl"
+    assert mutants.read_session(session) == ([], {})
     mutants.begin(session, chosen)
-    assert mutants.planned(session) == chosen
+    with session.open("a") as stream:
+        stream.write('[3, "survived", "-b | +c", ""]\n[3, "killed", "-b | +c", "test_x"]\n')
+    assert mutants.read_session(session) == (chosen, {3: Result("killed", "-b | +c", "test_x")})
