@@ -10,13 +10,23 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 from scipy.signal import lfilter
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clockhands.errors import DataError, UsageError
 from clockhands.generation import compute_exact_match, evaluate_windows, score_translations
 from clockhands.generation import score as scoring
-from clockhands.generation.score import Loss, Score, bootstrap_mean_interval, choose_batch, cut_evaluation_windows
+from clockhands.generation.score import (
+    Loss,
+    Score,
+    bootstrap_mean_interval,
+    bound_share,
+    choose_batch,
+    cut_evaluation_windows,
+)
 from clockhands.models import LanguageModel, open_language_model
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model
 
@@ -60,12 +70,22 @@ def test_twenty_of_twenty_leave_room_for_chance(written: str, expected: tuple[fl
     assert (score.value, score.low, score.high) == pytest.approx(expected)
 
 
-def test_the_interval_covers_as_often_as_it_says() -> None:
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_a_share_of_whole_numbers_has_the_interval_of_the_binomial_test(hits: int, count: int) -> None:
+    hits = min(hits, count)
+    known = stats.binomtest(hits, count).proportion_ci(0.95, "exact")
+    assert bound_share(hits / count, count) == pytest.approx((known.low, known.high), abs=1e-9)
+
+
+def test_the_interval_is_scipys_and_covers_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(200):
-        low, high = bootstrap_mean_interval(rng.normal(5, 2, 60))
+        values = rng.normal(5, 2, 60)
+        low, high = bootstrap_mean_interval(values)
         inside += low <= 5 <= high
+    known = stats.bootstrap((values,), np.mean, n_resamples=scoring.RESAMPLES, method="percentile", rng=scoring.SEED)
+    assert (low, high) == pytest.approx(known.confidence_interval, rel=1e-12)
     assert 0.89 <= inside / 200 <= 0.98
 
 

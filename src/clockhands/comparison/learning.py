@@ -10,10 +10,10 @@ from scipy import stats
 
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.statistics.exact import bound_share
 from clockhands.comparison.statistics.paired import name_cells
 from clockhands.comparison.statistics.variance import Matrix, group_items
 from clockhands.errors import DataError, UsageError
+from clockhands.generation.score import bound_share
 
 
 def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | None = None) -> Matrix:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-import clockhands.studies
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
 from clockhands.errors import DataError, UsageError
@@ -40,16 +39,7 @@ from clockhands.progress import CountProgress, ignore_count
 from clockhands.reading import read_toml
 from clockhands.report.render import make_policy, render
 from clockhands.runs import Run, open_run
-from clockhands.studies.tour import tour
-from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
 
-LABELS = {
-    MAIN: ("numbers", "German numbers"),
-    ROLES: ("roles", "who bit whom"),
-    ROLES_BLIND: ("roles-no-position", "who bit whom, without positions"),
-    NO_SCALE: ("numbers-no-scale", "German numbers, trained without √d"),
-}
-"""The key and the label of each variant of the tour that a page shows."""
 SHARED = ("heldOut", "trained", "tokens")
 """What models of one task have in common: most of what a page is told of a model."""
 HELD_OUT = 200
@@ -63,12 +53,22 @@ def find_tour_models(out: Path, *, show: bool, say: Callable[[str], None]) -> di
 
     Raises UsageError if the folder holds something else, and whatever ``tour`` raises.
     """
+    # The tour brings all of training and comparison, which ``inspect`` should not wait for.
+    from clockhands.studies.tour import tour
+    from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
+
     if not out.exists():
         from clockhands.report import write
 
         say(f"there is no tour in {out} yet: it is run first")
         write(tour(out, show=show, say=say), out, name="report.html")
-    return {LABELS[variant]: Run.from_folder(out / FOLDERS[variant]) for variant in LABELS}
+    labels = {
+        MAIN: ("numbers", "German numbers"),
+        ROLES: ("roles", "who bit whom"),
+        ROLES_BLIND: ("roles-no-position", "who bit whom, without positions"),
+        NO_SCALE: ("numbers-no-scale", "German numbers, trained without √d"),
+    }
+    return {label: Run.from_folder(out / FOLDERS[variant]) for variant, label in labels.items()}
 
 
 def name_models(sources: Sequence[str | Path]) -> list[str]:
@@ -246,7 +246,7 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
         {"name": finding.name, "question": finding.question, "verdict": finding.verdict, "command": command}
         for finding in findings
     ]
-    folder = Path(clockhands.studies.__file__).parent / "questions"
+    folder = Path(__file__).parents[1] / "studies" / "questions"
     questions = [(path.stem, read_toml(path, "the question")) for path in sorted(folder.glob("*.toml"))]
     bundle = files("clockhands.exploring").joinpath("bundle")
     style, script = (

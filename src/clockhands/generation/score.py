@@ -122,11 +122,26 @@ def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) ->
     if not hypotheses:
         raise DataError("there is nothing to score: no translation and no reference")
     is_exact_N = match_exactly(hypotheses, references)
-    from scipy.stats import binomtest
-
-    interval = binomtest(int(is_exact_N.sum()), len(is_exact_N)).proportion_ci(0.95, "exact")
-    low, high = 100 * float(interval.low), 100 * float(interval.high)
+    low, high = (100 * bound for bound in bound_share(float(is_exact_N.mean()), len(is_exact_N)))
     return Score("exact", 100 * float(is_exact_N.mean()), low, high, "nrefs:1|ci:exact")
+
+
+def bound_share(share: float, count: float, alpha: float = 0.05) -> tuple[float, float]:
+    """Return the interval of a binomial share (Clopper & Pearson 1934).
+
+    ``count`` may be an effective number and ``share * count`` a fraction (Korn & Graubard 1998, "Confidence Intervals
+    For Proportions With Small Expected Number of Positive Counts Estimated From Survey Data").
+
+    >>> tuple(round(bound, 3) for bound in bound_share(1.0, 5))
+    (0.478, 1.0)
+    """
+    from scipy.special import betaincinv  # the package of statistics takes as long to import as evaluating a small run
+
+    # Quantiles of the beta distribution, which take fractions of hits where a binomial would not.
+    hits, misses = count * share, count * (1 - share)
+    low = float(betaincinv(hits, misses + 1, alpha / 2)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, misses, 1 - alpha / 2)) if misses > 0 else 1.0
+    return low, high
 
 
 def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.bool_]:
@@ -139,12 +154,11 @@ def bootstrap_mean_interval(values: NDArray[np.float64]) -> tuple[float, float]:
 
     If all values are equal, both ends are that value; if one is no number, both are NaN.
     """
-    from scipy.stats import bootstrap
-
     if len(values) < 2 or np.ptp(values) == 0 or not np.isfinite(values).all():
         return float(values.mean()), float(values.mean())
-    result = bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=SEED)
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+    drawn_RN = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.percentile(values[drawn_RN].mean(1), [2.5, 97.5])
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)

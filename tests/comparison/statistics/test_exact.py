@@ -14,25 +14,10 @@ from scipy import stats
 from clockhands.comparison.statistics.exact import (
     LEARNING_ALPHA,
     bound_difference,
-    bound_share,
     compare_counts,
     compare_ranks,
     find_difference_p,
 )
-
-
-@given(st.integers(0, 40), st.integers(1, 40))
-def test_a_share_of_whole_numbers_has_the_interval_of_the_binomial_test(hits: int, count: int) -> None:
-    hits = min(hits, count)
-    known = stats.binomtest(hits, count).proportion_ci(0.95, "exact")
-    assert bound_share(hits / count, count) == pytest.approx((known.low, known.high), abs=1e-9)
-
-
-def test_what_was_always_right_is_not_certain() -> None:
-    """The rule of three (Hanley & Lippman-Hand 1983), two-sided: none of n leaves room for about 3.7 of n."""
-    low, high = bound_share(1.0, 300)
-    assert high == 1.0 and low == pytest.approx(1 - 3.69 / 300, abs=1e-3)
-    assert bound_share(1.0, 5)[0] == pytest.approx(0.025 ** (1 / 5))
 
 
 def test_the_interval_of_a_difference_covers_the_truth() -> None:

@@ -8,6 +8,8 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize, stats
 
+from clockhands.generation.score import bound_share
+
 ALPHA = 0.05
 """The error of an interval: it holds at 95 %."""
 LEARNING_ALPHA = 0.03
@@ -19,22 +21,6 @@ DIVISIONS = 200_000
 """Divisions that are drawn at random where there are more values."""
 LOWEST_P = 1e-12
 """Smaller ones are not told apart."""
-
-
-def bound_share(share: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
-    """Return the interval of a binomial share (Clopper & Pearson 1934).
-
-    ``count`` may be an effective number and ``share * count`` a fraction (Korn & Graubard 1998, "Confidence Intervals
-    For Proportions With Small Expected Number of Positive Counts Estimated From Survey Data").
-
-    >>> tuple(round(bound, 3) for bound in bound_share(1.0, 5))
-    (0.478, 1.0)
-    """
-    # Quantiles of the beta distribution, which take fractions of hits where a binomial would not.
-    hits, misses = count * share, count * (1 - share)
-    low = float(stats.beta.ppf(alpha / 2, hits, misses + 1)) if hits > 0 else 0.0
-    high = float(stats.beta.ppf(1 - alpha / 2, hits + 1, misses)) if misses > 0 else 1.0
-    return low, high
 
 
 def bound_difference(ours: float, theirs: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:

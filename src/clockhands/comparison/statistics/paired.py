@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from clockhands.comparison.statistics.exact import bound_difference, bound_share, find_difference_p
+from clockhands.comparison.statistics.exact import bound_difference, find_difference_p
 from clockhands.comparison.statistics.variance import (
     Matrix,
     Sizes,
@@ -36,6 +36,7 @@ from clockhands.comparison.statistics.variance import (
     join_neighbours,
 )
 from clockhands.errors import DataError, UsageError
+from clockhands.generation.score import bound_share
 from clockhands.shapes import Float
 
 MIN_SEEDS = 5

@@ -12,12 +12,12 @@ from typing import Any
 
 from clockhands import __version__
 from clockhands.comparison import Comparison
-from clockhands.comparison.statistics.exact import bound_share
 from clockhands.comparison.task_findings import find_plan_ceiling
 from clockhands.data import Pair
 from clockhands.files import lock_folder
 from clockhands.findings import SHARE, Figure, Finding, Findings, Reference, Table, draw_columns, join_words
 from clockhands.generation import Score, Translation, compute_cross_attention, draw_cross_attention, translate
+from clockhands.generation.score import bound_share
 from clockhands.inspection import inspect
 from clockhands.runs import Run
 from clockhands.studies.answer import answer_question

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from clockhands.catalogue import Catalogue
 from clockhands.comparison import Comparison, Plan, Trial
-from clockhands.comparison.statistics.exact import bound_share
 from clockhands.comparison.trial_runner import find_groups, load_material, score_items
 from clockhands.data import Pair
 from clockhands.generation import Evaluation, Score, evaluate
+from clockhands.generation.score import bound_share
 from clockhands.runs import Run, open_run
 from clockhands.studies.study import Study, read_study
 from clockhands.training import train
