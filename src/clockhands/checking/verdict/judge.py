@@ -429,10 +429,7 @@ def _judge_vanished(subject: Subject, first: Measurement, evidence: Evidence) ->
 
 
 def run_checks(
-    subject: Subject,
-    checks: Collection[Check],
-    architecture: str = "",
-    progress: CountProgress = ignore_count,
+    subject: Subject, checks: Collection[Check], architecture: str = "", progress: CountProgress = ignore_count
 ) -> list[Outcome]:
     """Return the outcome of every check on the subject, with causes and what is safe instead.
 
