@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from clockhands.cli import main
+from clockhands.progress import ProgressCounter
 from clockhands.runs import Run
-from tests.cli.conftest import Capture
+from tests.cli.conftest import Capture, Patch
 from tests.generation.conftest import writer
 
 __all__ = ["writer"]
 
 
-def test_generate_prints_prompt_and_continuation(writer: Run, capsys: Capture) -> None:
+def test_generate_prints_prompt_and_continuation(writer: Run, monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setattr("clockhands.progress.ProgressCounter", partial(ProgressCounter, interval=0.0))
     assert main(["generate", str(writer.path), "--prompt", "the cat", "--tokens", "4", "--temperature", "0"]) == 0
-    assert capsys.readouterr().out == "the cat sat\n"
+    out, err = capsys.readouterr()
+    assert out == "the cat sat\n"
+    assert "tokens: 1 of 4, " in err
 
 
 def test_a_seed_samples_the_same_again_as_json(writer: Run, capsys: Capture) -> None:

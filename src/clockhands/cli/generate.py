@@ -56,12 +56,13 @@ def run(options: Options) -> int:
     """Print the continuations of a prompt."""
     prepare(options)
     from clockhands.generation import generate
+    from clockhands.progress import ProgressCounter
 
-    texts = generate(
-        open_model(options, read_positions(options)),
-        options.prompt,
-        **{name: getattr(options, name) for name in SAMPLING},
-    )
+    model = open_model(options, read_positions(options))
+    with ProgressCounter() as progress:
+        texts = generate(
+            model, options.prompt, **{name: getattr(options, name) for name in SAMPLING}, progress=progress
+        )
     for text in texts:
         shown = json.dumps({"prompt": options.prompt, "text": text}, ensure_ascii=False) if options.json else text
         print(shown, file=get_raw_output())

@@ -13,6 +13,7 @@ from clockhands.devices import require_memory
 from clockhands.errors import CheckpointError, ClockhandsWarning, UsageError, explain_overflow
 from clockhands.model.kv_cache import find_window
 from clockhands.options import Count, NotNegative, Range, Seed, check_value
+from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def generate(
     samples: int = 1,
     seed: int | None = None,
     max_prompt: int = 1024,
+    progress: CountProgress = ignore_count,
 ) -> list[str]:
     """Continue a prompt, and return the prompt with its continuation, ``samples`` times.
 
@@ -130,6 +132,7 @@ def generate(
         samples: the number of continuations; more than 1 only where tokens are sampled.
         seed: seeds the sampling and leaves the caller's random generators as they are; None: sample from those.
         max_prompt: the most tokens of the prompt to read; of a longer one the last are read, with a ClockhandsWarning.
+        progress: told how many tokens are written, of the most.
 
     Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
     memory or the model's table of positions, for an empty prompt if the tokenizer has no token to begin with, and for a
@@ -152,16 +155,12 @@ def generate(
         )
     sizes = {"batch": 1, "beam": max(beam, samples), "length": length}
     check_memory(model.model, model.device, **sizes, advice="tokens, beam or samples")
-    options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": beam == 1 and temperature != 0}
-    if options["do_sample"]:
-        chosen = {name: value for name, value in sampling.items() if value is not None}
-        options |= {"temperature": 0.8, "top_k": 0, "top_p": 1.0, **chosen}
-        options["temperature"] = float(options["temperature"])  # transformers takes no other number
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
 
-    def refuse_overflow(_: torch.Tensor, scores_BV: torch.Tensor) -> torch.Tensor:
+    def refuse_overflow(written_BS: torch.Tensor, scores_BV: torch.Tensor) -> torch.Tensor:
         """Return the scores, of which those that sampling left out are −∞; raise CheckpointError for NaN and ∞."""
+        progress("tokens", written_BS.shape[1] - len(ids), tokens)
         if bool((scores_BV.isnan() | scores_BV.isposinf()).any()):
             raise CheckpointError(explain_overflow(model.source))
         return scores_BV
@@ -172,9 +171,18 @@ def generate(
             torch.manual_seed(seed)
         written_NS = model.model.generate(
             input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, num_return_sequences=samples,
-            logits_processor=[refuse_overflow], **options,
+            max_new_tokens=tokens, logits_processor=[refuse_overflow], **_make_search(beam, sampling),
         )  # fmt: skip
     return [prompt + text for text in tokenizer.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
+
+
+def _make_search(beam: int, sampling: dict[str, float | int | None]) -> dict[str, Any]:
+    """Return the arguments of ``generate`` of transformers that say how tokens are chosen."""
+    if beam > 1 or sampling["temperature"] == 0:
+        return {"num_beams": beam, "do_sample": False}
+    chosen = {name: value for name, value in sampling.items() if value is not None}
+    temperature = float(chosen.pop("temperature", 0.8))  # transformers takes no other number
+    return {"num_beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0, **chosen}
 
 
 def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
