@@ -152,14 +152,6 @@ def test_a_foreign_model_is_evaluated_at_multiples_of_its_length(llama: str, tmp
     assert "stride:8" in slid[0]["scores"][1]["signature"]
 
 
-def test_a_foreign_model_continues_a_prompt(llama: str, capsys: Capture) -> None:
-    assert main(["generate", llama, "--prompt", "The", "--tokens", "5", "--temperature", "0"]) == 0
-    plain = capsys.readouterr().out
-    assert plain.startswith("The") and len(plain.strip()) > 3
-    scaled = ["--set", "position.base=100", "--max-prompt", "50"]
-    assert main(["generate", llama, "--prompt", "The clock " * 9, "--tokens", "5", "--temperature", "0", *scaled]) == 0
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

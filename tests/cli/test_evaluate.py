@@ -75,7 +75,7 @@ def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: Capture) ->
 def test_evaluate_says_which_split_stands_in_for_a_missing_one(writer: Run, capsys: Capture) -> None:
     assert main(["evaluate", str(writer.path)]) == 0
     said = capsys.readouterr().out.splitlines()[0]
-    assert said == "split validation (1 documents of text.txt; there is no test split)"
+    assert said == "split validation (1 document of text.txt; there is no test split)"
 
 
 def test_evaluate_beyond_the_trained_length(writer: Run, capsys: Capture) -> None:
@@ -121,19 +121,8 @@ def test_an_option_of_a_scheme_that_cannot_be(option: str, message: str, writer:
 
 def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: Capture) -> None:
     sizes = ["data.train=200", "data.validation=10", "data.test=10", "data.longer=5", "training.max_steps=1"]
-    quick = [
-        "train",
-        "--corpus",
-        "numbers",
-        "--preset",
-        "tiny",
-        "--set",
-        *sizes,
-        "--quiet",
-        "--out",
-        str(tmp_path / "r"),
-    ]
-    assert main(quick) == 0
+    quick = ["train", "--corpus", "numbers", "--preset", "tiny", "--quiet", "--set"]
+    assert main([*quick, *sizes, "--out", str(tmp_path / "r")]) == 0
     assert main(["evaluate", str(tmp_path / "r"), "--length", "2x"]) == 2
     wanted = "with --split longer-7 or longer-8 or longer-9, or --source and --target"
     assert wanted in capsys.readouterr().err

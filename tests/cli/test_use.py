@@ -20,22 +20,17 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: Capture) -
         "translate nowhere x": "nowhere is not a finished run (no such folder); `clockhands train` makes one",
         "translate RUN --input none.txt": "cannot read the file none.txt: there is no such file",
         "translate RUN x --beam 0": "beam is 0, but must be from 1 to 1,024",
-        "translate RUN x --beam 100000": "beam is 100000, but must be from 1 to 1,024",
         "translate RUN --input t --output t --overwrite": "--input and --output both name",
         "translate RUN x --engine ctranslate": "unknown engine 'ctranslate'; did you mean",
-        "translate RUN x --threads 0": "--threads is 0; it must be 1 or more",
         "evaluate RUN --source a": "--source and --target go together",
         "evaluate RUN --length 2x": "test it on longer ones with --source and --target",
         "evaluate RUN --split tset": "unknown split 'tset'; did you mean 'test'?",
         "generate RUN": "the model there translates",
         "evaluate RUN --tokenize zzz": "unknown tokenization of sacreBLEU 'zzz'",
-        "translate RUN x --attention a.png": "the format is SVG; name the file a.svg",
         "translate RUN x --max-length 0": "max_length is 0, but must be at least 1",
         "translate RUN x --length-penalty 0.5": "length_penalty is 0.5, but beam is 1",
         "generate RUN --seed 99999999999999999999999": "must be a whole number of at most 64 bits",
         "generate RUN --seed -1": "argument --seed: the value is -1, but must be from 0 to 4,294,967,295",
-        "generate RUN --beam 2 --top-k 3": "nothing is sampled: leave out top_k",
-        "generate RUN --temperature 1e-320": "the least is 0.001",
     }
     for command, message in faults.items():
         assert main(command.replace("RUN", str(translator.path)).split()) in (1, 2)

@@ -52,18 +52,6 @@ def test_tables(tmp_path: Path, format: str) -> None:
     assert documents.documents("test") == [pair.target for pair in PAIRS]
 
 
-def test_a_table_without_header_numbers_its_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.tsv", "eins\tone\tx\nzwei\ttwo\ty\n")
-    corpus = open_corpus("table", train=path, test=path, header=False, source="1", target="2")
-    assert corpus.pairs("test") == [Pair("eins", "one"), Pair("zwei", "two")]
-
-
-def test_json_columns_inside_others(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.jsonl", "\n".join(json.dumps({"translation": {"de": s, "en": s}}) for s in "abc"))
-    corpus = open_corpus("table", train=path, test=path, source="translation.de", target="translation.en")
-    assert corpus.pairs("test") == [Pair(s, s) for s in "abc"]
-
-
 def test_plain_text_by_line_paragraph_and_file(tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", "a b\nc\n  \nd\n\n\ne\n")
     read = {unit: open_corpus("text", train=path, test=path, unit=unit) for unit in ("line", "paragraph", "file")}
@@ -146,10 +134,6 @@ def test_what_the_messages_advise_works(tmp_path: Path) -> None:
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     there = write(tmp_path / "there", "a\nb\n")
-    with pytest.raises(DataError, match=r"cannot read the file .*absent: there is no such file"):
-        open_corpus("parallel", source=str(tmp_path / "absent"), target=there)
-    with pytest.raises(DataError, match="it is a folder"):
-        open_corpus("text", train=str(tmp_path))
     with pytest.raises(DataError, match=r"cannot read .*below: there is no such file"):
         open_corpus("text", train=there + "/below")
     with pytest.raises(UsageError, match="the test source file has no target file beside it"):

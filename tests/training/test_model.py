@@ -35,12 +35,6 @@ def test_a_model_is_judged_before_its_text_is_read(monkeypatch: pytest.MonkeyPat
     assert not (tmp_path / "run").exists()
 
 
-def test_threads_are_judged_too(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"training\.threads is 100000; \d+ are the most that help"):
-        train(small(training__threads="100000"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("settings", [{"batches__size": "240"}, {"batches__tokens": "100000"}])
 def test_a_batch_is_judged_with_the_text_at_hand(
     settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -216,7 +216,8 @@ def _read_text(options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
     split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
     text = corpus.pairs(split) if corpus.task == "translation" else corpus.documents(split)
     instead = "; there is no test split" if split != (options.split or "test") else ""
-    return text, f"split {split} ({len(text):,} {corpus.items} of {corpus.description or corpus.name}{instead})"
+    items = corpus.items.removesuffix("s" * (len(text) == 1))
+    return text, f"split {split} ({len(text):,} {items} of {corpus.description or corpus.name}{instead})"
 
 
 def _print_result(length: int | None, result: Evaluation, tokens: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, TypeVar, cast, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import torch
 from torch import nn
@@ -108,11 +108,6 @@ class ClockhandsConfig(PreTrainedConfig):
     def transformer_config(self) -> TransformerConfig:
         """The validated configuration of the ``Transformer``."""
         return read_config(self.transformer)
-
-    @property
-    def training_smoothing(self) -> LabelSmoothing:
-        """How labels are smoothed in the training loss."""
-        return LabelSmoothing(self.label_smoothing, cast(SmoothingMode, self.smoothing), self.pad_token_id)
 
     def find_start_token(self) -> int | None:
         """Return the token from which the decoder starts: ``decoder_start_token_id``, or if None, ``bos_token_id``."""
@@ -299,7 +294,9 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         output = self.transformer.output
         loss = logits = None
         if labels_BS is not None:
-            smoothing = self.config.training_smoothing if self.training else LabelSmoothing()
+            config, smoothing = self.config, LabelSmoothing()
+            if self.training:
+                smoothing = LabelSmoothing(config.label_smoothing, config.smoothing, config.pad_token_id)
             loss = cross_entropy(
                 output.prepare_states(states_BSD), output.weight, output.bias, labels_BS, smoothing, num_items_in_batch
             )
