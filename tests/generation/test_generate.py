@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from clockhands.errors import ClockhandsWarning, UsageError
+from clockhands.errors import CheckpointError, ClockhandsWarning, UsageError
 from clockhands.generation import generate
 from clockhands.generation.generate import estimate_bytes
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.runs import Run
 from tests.generation.engines.writers import END, writer
 from tests.model.tiny import model, words
+from tests.runs.tiny import save_model
 
 
 def test_it_goes_on_as_it_learnt(writer: Run) -> None:
@@ -83,6 +86,14 @@ def test_a_seed_leaves_the_random_numbers_of_the_caller_alone(writer: Run) -> No
 def test_sampling_options_that_are_off_are_taken_where_nothing_is_sampled(writer: Run) -> None:
     plain = generate(writer, "the", tokens=5, temperature=0)
     assert generate(writer, "the", tokens=5, temperature=0, top_k=0, top_p=1.0) == plain
+
+
+@pytest.mark.parametrize("eos", ["none", [None, "x"], True, [1.5]])
+def test_an_end_of_texts_that_is_no_token_is_named(eos: Any, tmp_path: Path) -> None:
+    settings = save_model(tmp_path / "gpt2", "gpt2") / "generation_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "eos_token_id": eos}))
+    with pytest.raises(CheckpointError, match=r"generation_config\.json sets eos_token_id = .*no id of a token"):
+        generate(tmp_path / "gpt2", "x", tokens=2)
 
 
 BATCH, BEAM, LENGTH, SOURCE = 3, 4, 6, 5

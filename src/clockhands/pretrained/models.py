@@ -68,7 +68,13 @@ def load_model(
     shape, for quantised ones that nothing undoes, for two that should be one, and for a damaged generation_config.json.
     """
     if os.path.lexists(settings := Path(source) / GENERATION):
-        read_json(settings)  # transformers passes over a damaged one in silence, and ends texts by another token
+        saved = read_json(
+            settings
+        )  # transformers passes over a damaged one in silence, and ends texts by another token
+        for name in ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
+            ids = saved.get(name)
+            if ids is not None and any(type(token) is not int for token in (ids if isinstance(ids, list) else [ids])):
+                raise CheckpointError(f"{settings} sets {name} = {show_value(ids)}, which is no id of a token")
     from huggingface_hub import try_to_load_from_cache
 
     # Weights of other sizes are ignored here so that the report names them.
