@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison.plan import MARGINS
-from clockhands.comparison.statistics.paired import Difference, estimate_difference
+from clockhands.comparison.statistics.paired import PairedDifference, estimate_difference
 
 __all__ = ["FEWEST", "ORDERINGS", "Ordering", "judge_orderings"]
 
@@ -108,11 +108,11 @@ def _list_gaps(ordering: Ordering, pairs: Sequence[Mapping[str, Any]]) -> dict[s
     return {model: np.mean(gaps, axis=0) for model, gaps in by_model.items()}
 
 
-def _estimate(gaps_N: np.ndarray, comparisons: int) -> Difference:
+def _estimate(gaps_N: np.ndarray, comparisons: int) -> PairedDifference:
     return estimate_difference(gaps_N[:, None], np.zeros((len(gaps_N), 1)), comparisons)
 
 
-def _decide(gap: Difference, at_least: bool) -> str:
+def _decide(gap: PairedDifference, at_least: bool) -> str:
     """Return what an interval says of a claim; "at least as good" may miss by the margin of a loss."""
     margin = MARGINS["loss"] if at_least else 0.0
     if gap.low > -margin:

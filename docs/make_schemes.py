@@ -43,7 +43,7 @@ from clockhands.scheme_pages.picture import (  # noqa: E402
 from clockhands.scheme_pages.variants import (  # noqa: E402
     LEFT_OUT,
     VARIANTS,
-    Variant,
+    SchemeVariant,
     complete_options,
 )
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
@@ -227,7 +227,7 @@ def find_oracle(name: str) -> str:
     return next(str(path.relative_to(ROOT)) for path in files if registered.search(path.read_text("utf8")))
 
 
-def variant_line(variant: Variant) -> str:
+def variant_line(variant: SchemeVariant) -> str:
     """A line of the table of variants."""
     options = " ".join(f"{key}={value}" for key, value in variant.options.items())
     cells = [variant.name, variant.kind, variant.of, f"`{options}`" if options else "", variant.title, variant.source]

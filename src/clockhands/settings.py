@@ -33,11 +33,11 @@ from clockhands.errors import ConfigError, Fault, describe_unknown, show_value
 from clockhands.options import check_value, convert, describe, explain_unusable, options_of
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-Kind = TypeVar("Kind", bound=type)
+DataclassType = TypeVar("DataclassType", bound=type)
 
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
-def settings(kind: Kind) -> Kind:
+def settings(kind: DataclassType) -> DataclassType:
     """Make a class a frozen dataclass whose fields are validated, and then ``find_faults``, if it has that method.
 
     Making one raises ConfigError with everything that is wrong.
@@ -54,7 +54,7 @@ def settings(kind: Kind) -> Kind:
             raise ConfigError(faults, getattr(type(self), "ORIGIN", made.__name__))
 
     made.__init__ = __init__
-    return cast(Kind, made)
+    return cast(DataclassType, made)
 
 
 def check_fields(

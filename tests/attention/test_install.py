@@ -325,7 +325,7 @@ def test_a_static_cache_and_autocast_are_what_they_are_without() -> None:
 
 @needs_workbench
 def test_check_reads_a_model_with_a_scheme_and_extend_refuses_it() -> None:
-    from clockhands.extension.extend import Plan
+    from clockhands.extension.extend import ExtensionPlan
     from clockhands.models import LanguageModel
 
     model = build("llama")
@@ -333,7 +333,9 @@ def test_check_reads_a_model_with_a_scheme_and_extend_refuses_it() -> None:
         found = clockhands.check(model, only=["cache", "load", "attention"])
         with pytest.raises(UsageError, match=r"a scheme is installed in LlamaForCausalLM.*take it out first"):
             clockhands.extend(
-                LanguageModel("here", model, None), Plan(["a"], "a text", trained=8, longest=16), Path("nowhere")
+                LanguageModel("here", model, None),
+                ExtensionPlan(["a"], "a text", trained=8, longest=16),
+                Path("nowhere"),
             )
     assert found.facts["encoding"] == "Alibi"
     assert found["check.cache.static"].light == found["check.cache.steps"].light == "good"

@@ -95,7 +95,7 @@ def test_variants_that_differ_by_the_margin_are_seldom_called_equivalent(law: La
 
 
 def test_a_margin_that_the_verdict_does_not_heed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paired.Difference, "is_within", lambda self, margin: abs(self.value) < 1.5 * margin)
+    monkeypatch.setattr(paired.PairedDifference, "is_within", lambda self, margin: abs(self.value) < 1.5 * margin)
     assert measure_equality(GAUSSIAN, 5, 2, 20).false.count > 4
 
 

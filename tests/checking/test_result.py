@@ -13,7 +13,7 @@ from clockhands.checking.checks import check as checks
 from clockhands.checking.checks.check import CHECKS, USES
 from clockhands.checking.examination import check, examine
 from clockhands.checking.result import SHOWN_BY, Reliance, Result, changes, describe_reliances, list_reliances, load
-from clockhands.checking.verdict.outcome import Outcome, Verdict, sentence
+from clockhands.checking.verdict.outcome import Outcome, VerdictName, sentence
 from clockhands.errors import DataError
 from tests.checking.checks.planted import Correct
 
@@ -22,7 +22,7 @@ def find_checks(use: str) -> list[str]:
     return [name for name, each in CHECKS.items() if use in each.uses]
 
 
-def make_outcomes(use: str, given: dict[str, Verdict] | None = None) -> list[Outcome]:
+def make_outcomes(use: str, given: dict[str, VerdictName] | None = None) -> list[Outcome]:
     """All checks of a use, which pass where nothing else is said."""
     return [Outcome(name, (given or {}).get(name, "PASS"), 0.0) for name in find_checks(use)]
 
@@ -37,7 +37,7 @@ def test_a_use_is_safe_only_if_all_its_checks_were_made_and_passed(use: str) -> 
     assert names, "a use that no check is about"
     assert judge_use(use, make_outcomes(use)).describe() == "yes"
     for name in names:
-        others: tuple[Verdict, ...] = ("FAIL", "WARN", "LIBRARY", "PROPERTY")
+        others: tuple[VerdictName, ...] = ("FAIL", "WARN", "LIBRARY", "PROPERTY")
         for verdict in others:
             assert judge_use(use, make_outcomes(use, {name: verdict})).describe() == "no"
         if not (CHECKS[name].optional or CHECKS[name].shared):
@@ -74,7 +74,7 @@ def test_a_use_that_no_check_tried_itself_is_not_called_safe() -> None:
     """What else breaks it can be seen without trying it, and then the use is unsafe."""
     for use, names in SHOWN_BY.items():
         assert all(use in CHECKS[name].uses for name in names)
-        lacking: dict[str, Verdict] = dict.fromkeys(names, "N/A")
+        lacking: dict[str, VerdictName] = dict.fromkeys(names, "N/A")
         assert judge_use(use, make_outcomes(use, lacking)).safe is None
         for name in set(find_checks(use)) - set(names):
             assert judge_use(use, make_outcomes(use, {**lacking, name: "FAIL"})).safe is False

@@ -18,7 +18,7 @@ from clockhands.model import PositionConfig
 from clockhands.model.faults import find_position_faults
 from clockhands.options import options_of
 from clockhands.positions import make_transform
-from clockhands.scheme_pages.variants import VARIANTS, Variant
+from clockhands.scheme_pages.variants import VARIANTS, SchemeVariant
 from clockhands.schemes import CATALOGUE
 from tests.cli.conftest import Capture, Patch
 
@@ -75,7 +75,7 @@ def test_a_hidden_key_is_printed_as_such(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_every_other_row_is_told_as_a_recipe_has_it(variant: Variant, capsys: Capture) -> None:
+def test_every_other_row_is_told_as_a_recipe_has_it(variant: SchemeVariant, capsys: Capture) -> None:
     assert main(["schemes", variant.name]) == 0
     told, _, recipe = capsys.readouterr().out.partition("in a recipe:\n")
     assert variant.title in told and variant.source in told

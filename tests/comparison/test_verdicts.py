@@ -11,7 +11,7 @@ import pytest
 from clockhands.comparison.findings import conclude
 from clockhands.comparison.learning import find_groups
 from clockhands.comparison.results import Comparison, Cost
-from clockhands.comparison.statistics.paired import Difference, estimate_difference
+from clockhands.comparison.statistics.paired import PairedDifference, estimate_difference
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdicts import Verdict, describe_difference, format_number, judge
 from clockhands.errors import DataError
@@ -113,7 +113,7 @@ def test_twins_make_intervals_wider() -> None:
     assert twins.difference is None and judge(replace(made, trials=tuple(apart)))[1].difference.items == 200
 
 
-def gap_of(noise: np.ndarray, shift: float) -> Difference:
+def gap_of(noise: np.ndarray, shift: float) -> PairedDifference:
     return estimate_difference(shift + noise - noise.mean(), np.zeros_like(noise))
 
 

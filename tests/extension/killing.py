@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from clockhands.extension import Plan, Tuning, extend, tuning
+from clockhands.extension import ExtensionPlan, Tuning, extend, tuning
 from clockhands.extension.write import refuse_taken
 from clockhands.files import lock_folder
 from clockhands.models import open_language_model
@@ -35,7 +35,7 @@ def act(source: Path, folder: Path, steps: int) -> None:
         return
     torch.set_num_threads(1)
     tuning.SAVE_SECONDS = 0.0
-    plan = Plan(
+    plan = ExtensionPlan(
         [TEXT], "text", TRAINED, LONGEST, texts=8, items=10, evaluations=3, tuning=Tuning(steps, batch=2), command="c"
     )
     with lock_folder(folder):

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import UsageError
 from clockhands.extension import choose_lengths, make_measure_findings, measure
-from clockhands.extension.measure import Measurement, describe_usable, judge_usable
+from clockhands.extension.measure import LengthMeasurement, describe_usable, judge_usable
 from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
 from tests.extension.planted import make_planted, make_stream
@@ -99,8 +99,8 @@ def test_the_verdict_says_what_the_numbers_show(
 ) -> None:
     judged = judge_usable(drift, retrieval, TRAINED)
     assert (judged.length, judged.undecided) == (usable, undecided)
-    assert said in describe_usable(Measurement(TRAINED, drift, retrieval, judged), 0.05)
-    guessing = Measurement(TRAINED, drift, retrieval, judged, guess=float(drift.losses_NR.mean(0).min()))
+    assert said in describe_usable(LengthMeasurement(TRAINED, drift, retrieval, judged), 0.05)
+    guessing = LengthMeasurement(TRAINED, drift, retrieval, judged, guess=float(drift.losses_NR.mean(0).min()))
     assert ("This cannot be told" in describe_usable(guessing, 0.05)) == (not judged.learned)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clockhands.models.tap import MOST_PRODUCTS, Attention, tap_attention
+from clockhands.models.tap import MOST_PRODUCTS, TappedAttention, tap_attention
 
 
 class _Products(nn.Module):
@@ -46,7 +46,7 @@ class _Einsum(nn.Module):
 
 @pytest.mark.parametrize(("equation", "seen"), [("abcd,abed->abce", 1), ("...cd,...ed", 0)])
 def test_an_equation_without_an_arrow_is_left_out_and_does_not_stop_the_model(equation: str, seen: int) -> None:
-    model, received = _Einsum(equation), list[Attention]()
+    model, received = _Einsum(equation), list[TappedAttention]()
     x = torch.randn(2, 4, 5, 3, generator=torch.Generator().manual_seed(0))
     with tap_attention(model, None, lambda _, attention: received.append(attention)):
         weights = model(x)
@@ -69,7 +69,7 @@ class _WithPositions(nn.Module):
 
 def test_the_first_product_of_a_pass_is_that_of_queries_and_keys() -> None:
     """Neither the term of positions nor the values of the pass before, which have the same shape, are taken for it."""
-    model, received = _WithPositions(), list[Attention]()
+    model, received = _WithPositions(), list[TappedAttention]()
     x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     with tap_attention(nn.Sequential(model, model), None, lambda _, attention: received.append(attention)):
         model(model(x))
@@ -81,12 +81,12 @@ def test_the_first_product_of_a_pass_is_that_of_queries_and_keys() -> None:
 @pytest.mark.parametrize("rows", [None, 2])
 def test_rows_and_heads_that_share_an_axis_are_told_apart(rows: int | None) -> None:
     """By the number of texts, or by what the module says of its heads; and other logits are what it goes on with."""
-    model, received = _WithPositions(), list[Attention]()
+    model, received = _WithPositions(), list[TappedAttention]()
     if rows is None:
         model.num_heads = 3
     x = torch.randn(6, 4, 4, generator=torch.Generator().manual_seed(0))
 
-    def look_at_the_first(_: int, attention: Attention) -> torch.Tensor:
+    def look_at_the_first(_: int, attention: TappedAttention) -> torch.Tensor:
         received.append(attention)
         logits = torch.full_like(attention.logits_BHST, -1e9)
         logits[..., 0] = 0
@@ -100,7 +100,7 @@ def test_rows_and_heads_that_share_an_axis_are_told_apart(rows: int | None) -> N
 
 def test_a_logit_of_no_key_takes_weight_and_the_others_are_told_beside_it() -> None:
     """As GPT-OSS writes it: the largest of a row is taken away from all, which changes no distance."""
-    sink, received = torch.tensor(1.5), list[Attention]()
+    sink, received = torch.tensor(1.5), list[TappedAttention]()
 
     class WithSink(_WithPositions):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -132,7 +132,7 @@ class _TwoLayers(nn.Module):
 @pytest.mark.parametrize("keys", [4, 5])
 def test_the_values_of_the_layer_before_are_not_taken_for_queries_of_the_next(keys: int) -> None:
     """Also where there are as many keys as a head is wide, so that both products have one shape."""
-    model, received = _TwoLayers(), list[Attention]()
+    model, received = _TwoLayers(), list[TappedAttention]()
     x = torch.randn(2, 3, keys, 4, generator=torch.Generator().manual_seed(0))
     with tap_attention(model, None, lambda _, attention: received.append(attention)):
         model(x)

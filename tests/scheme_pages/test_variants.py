@@ -11,7 +11,7 @@ import pytest
 
 from clockhands.positions import TRANSFORMS
 from clockhands.scheme_pages.page import PAGE_SIZES, list_rows
-from clockhands.scheme_pages.variants import LEFT_OUT, SHOWN_LENGTH, VARIANTS, Variant, complete_options
+from clockhands.scheme_pages.variants import LEFT_OUT, SHOWN_LENGTH, VARIANTS, SchemeVariant, complete_options
 from clockhands.schemes import CATALOGUE, build
 from tests.schemes.oracles import ORACLES
 from tests.schemes.oracles import VARIANTS as COMPARED
@@ -37,7 +37,7 @@ PROOFS = {
 """The tests of what no oracle is compared under; every other row is a variant of its scheme's oracle."""
 
 
-def is_compared(variant: Variant) -> bool:
+def is_compared(variant: SchemeVariant) -> bool:
     """Whether an oracle is compared under these options: words and switches alike, numbers given at all."""
 
     def alike(options: dict[str, Any]) -> bool:
@@ -74,7 +74,7 @@ def test_a_row_without_a_proof_would_be_noticed() -> None:
 
 
 @pytest.mark.parametrize("variant", [one for one in VARIANTS if one.kind != "transform"], ids=lambda one: one.name)
-def test_a_variant_is_built_from_its_options(variant: Variant) -> None:
+def test_a_variant_is_built_from_its_options(variant: SchemeVariant) -> None:
     wide = replace(PAGE_SIZES, head_dim=128, width=1024, d_model=1024)
     sizes = wide if {"shares", "grid"} & set(variant.options) else PAGE_SIZES
     if variant.name == "cogvideox":

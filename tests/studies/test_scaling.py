@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from clockhands.cli import main
-from clockhands.cli.study import Scale
+from clockhands.cli.study import StudyScale
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.scaling import SIZES, list_sizes
@@ -93,7 +93,7 @@ def test_a_size_that_a_study_lacks_is_refused_with_those_that_it_has() -> None:
 
 
 def test_the_command_knows_every_size() -> None:
-    assert tuple(SIZES) == get_args(Scale)
+    assert tuple(SIZES) == get_args(StudyScale)
 
 
 TASKS = {

@@ -26,7 +26,7 @@ from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.data import open_corpus
 from clockhands.extension import Tuning, apply, choose_lengths, encode_text, list_methods, measure, tune
 from clockhands.extension.archive import hash_weights
-from clockhands.extension.measure import Measurement
+from clockhands.extension.measure import LengthMeasurement
 from clockhands.extension.methods import Method, find_rope, make_longrope
 from clockhands.extension.reading import cut_texts, measure_drift, measure_losses
 from clockhands.files import write_text
@@ -125,7 +125,7 @@ def measure_reach(folder: Path) -> dict[str, Any]:
     return kept
 
 
-def _compare_lengths(name: str, found: Sequence[Measurement]) -> dict[str, Any]:
+def _compare_lengths(name: str, found: Sequence[LengthMeasurement]) -> dict[str, Any]:
     """Return the losses beyond the trained length against that at it, and recall at it against half of it."""
     trained = found[0].trained
     losses = _stack_by_length([one.drift.losses_NR for one in found], found[0])
@@ -142,7 +142,7 @@ def _compare_lengths(name: str, found: Sequence[Measurement]) -> dict[str, Any]:
     return kept | tell_all(pairs)
 
 
-def _stack_by_length(read: Sequence[np.ndarray], found: Measurement) -> dict[int, np.ndarray]:
+def _stack_by_length(read: Sequence[np.ndarray], found: LengthMeasurement) -> dict[int, np.ndarray]:
     """Return one row for each training, by length, of what was read of texts by lengths (N × R)."""
     return {length: np.stack([all_NR[:, place] for all_NR in read]) for place, length in enumerate(found.drift.lengths)}
 

@@ -64,7 +64,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import clockhands.studies
-from clockhands.comparison.verdicts import Kind
+from clockhands.comparison.verdicts import VerdictKind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml
 from clockhands.studies.study import Ordering
@@ -81,7 +81,7 @@ SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
 EXACT = "exact"
 ORDERED = "ordered"
 """What stands in a slot in place of a study for the difference of two variants that ``[[ordered]]`` names."""
-Rest: TypeAlias = Kind | Literal["later", "grows", "holds", "more", "less"]
+Rest: TypeAlias = VerdictKind | Literal["later", "grows", "holds", "more", "less"]
 Rests: TypeAlias = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
 """Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`answer.py`);
 "grows", "holds": its loss on longer text (`gaps.py`)."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from clockhands.cli.common import Device, prepare, report_new_folder
+from clockhands.cli.common import DeviceOptions, prepare, report_new_folder
 from clockhands.cli.flags import POSITIONAL, list_given
 from clockhands.errors import UsageError
 from clockhands.streams import replace_controls
@@ -51,7 +51,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Device):
+class Options(DeviceOptions):
     """What is checked, and what is printed and written.
 
     Args:

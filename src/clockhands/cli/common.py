@@ -71,7 +71,7 @@ def report_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
+class DeviceOptions:
     """Where to compute, and with how many threads.
 
     Args:
@@ -115,7 +115,7 @@ class Searching:
         return Search(**(search if batch is None else {**search, "batch": batch}))
 
 
-def prepare(options: Device) -> None:
+def prepare(options: DeviceOptions) -> None:
     """Set the number of threads, check the device, and keep what the libraries print out of the output."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Read where transformers is imported, if it is: two seconds that not every command has to spend.
@@ -138,7 +138,7 @@ SCALINGS = ("linear", "ntk", "dynamic", "yarn")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Positions:
+class PositionOptions:
     """How the positions of a model are changed.
 
     Args:
@@ -205,7 +205,7 @@ def open_model(options: Any, position: Mapping[str, Any], *, masked: bool = Fals
     )
 
 
-def read_positions(options: Positions) -> dict[str, Any]:
+def read_positions(options: PositionOptions) -> dict[str, Any]:
     """Return the options of position that the command line overrides; the model knows how long it was trained.
 
     Raises UsageError for a key that is none of position, and for a scaling without a factor.

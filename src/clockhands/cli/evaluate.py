@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from clockhands.cli.common import (
-    Device,
+    DeviceOptions,
     Opening,
-    Positions,
+    PositionOptions,
     Searching,
     import_engine,
     name_texts,
@@ -85,7 +85,7 @@ class _OfLanguageModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Positions, Opening, Device, _OfTranslation, Searching, _OfLanguageModel):
+class Options(PositionOptions, Opening, DeviceOptions, _OfTranslation, Searching, _OfLanguageModel):
     """What to evaluate, and on what.
 
     Args:

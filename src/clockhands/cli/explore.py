@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from clockhands.cli.common import Device, check_file, prepare
+from clockhands.cli.common import DeviceOptions, check_file, prepare
 from clockhands.cli.flags import POSITIONAL, REPEATED, write_command
 
 EXAMPLES = (
@@ -19,7 +19,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Device):
+class Options(DeviceOptions):
     """Which models are on the page, and where it goes.
 
     Args:

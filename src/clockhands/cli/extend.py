@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from clockhands.cli.common import Device, Opening, name_texts, open_model, parse_length, prepare, report_new_folder
+from clockhands.cli.common import (
+    DeviceOptions,
+    Opening,
+    name_texts,
+    open_model,
+    parse_length,
+    prepare,
+    report_new_folder,
+)
 from clockhands.cli.flags import POSITIONAL, list_given, write_command
 from clockhands.errors import UsageError
 from clockhands.options import Count, Positive, Range, Seed
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Opening, Device):
+class Options(Opening, DeviceOptions):
     """What is measured and made longer, and how.
 
     Args:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from clockhands.cli.common import Device, Opening, Positions, open_model, prepare, read_positions
+from clockhands.cli.common import DeviceOptions, Opening, PositionOptions, open_model, prepare, read_positions
 from clockhands.cli.flags import POSITIONAL
 from clockhands.options import Seed
 from clockhands.streams import get_raw_output
@@ -22,7 +22,7 @@ SAMPLING = ("tokens", "temperature", "top_k", "top_p", "beam", "samples", "seed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Positions, Opening, Device):
+class Options(PositionOptions, Opening, DeviceOptions):
     """What to continue, and how.
 
     Args:

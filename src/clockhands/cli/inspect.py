@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from clockhands.cli.common import Device, prepare, report_new_folder
+from clockhands.cli.common import DeviceOptions, prepare, report_new_folder
 from clockhands.cli.flags import POSITIONAL, REPEATED, write_command
 from clockhands.errors import UsageError
 from clockhands.options import Range
 
 if TYPE_CHECKING:
     from clockhands.findings import Findings
-    from clockhands.models.subject import Side
+    from clockhands.model.position_config import StackSide
 
 EXAMPLES = (
     "clockhands inspect runs/tour",
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Device):
+class Options(DeviceOptions):
     """What is measured, on which text, and where the page goes.
 
     Args:
@@ -76,7 +76,7 @@ def run(options: Options) -> int:
 
     if not options.json:
         find_earlier_files(Path(options.out))
-    sides: tuple[Side | None, ...] = ("encoder", "decoder") if options.side == "both" else (options.side,)
+    sides: tuple[StackSide | None, ...] = ("encoder", "decoder") if options.side == "both" else (options.side,)
     each_model = [_inspect(model, side, options) for model in options.model for side in sides]
     findings = each_model[0] if len(each_model) == 1 else put_side_by_side(*each_model)
     reasons = dict.fromkeys(
@@ -95,7 +95,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _inspect(model: str, side: Side | None, options: Options) -> Findings:
+def _inspect(model: str, side: StackSide | None, options: Options) -> Findings:
     """Measure one model, and tell what ``explore`` shows of it: that verb takes neither tokenizer nor foreign code."""
     import torch
 

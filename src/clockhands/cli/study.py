@@ -16,7 +16,7 @@ from clockhands.options import options_of
 EXAMPLES = ("clockhands study", "clockhands study scale --dry-run", "clockhands study scale --scale long --dry-run")
 
 
-Scale: TypeAlias = Literal[
+StudyScale: TypeAlias = Literal[
     "cpu", "long", "longest", "rates", "further", "bases", "bases-longer", "roles", "numbers", "stdlib",
     "roles-long", "stdlib-long", "twice", "twice-long", "twice-more", "post", "scores", "finer", "finer-long",
     "wide", "wide-long", "wider", "gpu", "paper",
@@ -45,7 +45,7 @@ class Options(Running):
 
     name: Annotated[str | None, POSITIONAL] = None
     seeds: Annotated[int | None, "N"] = None
-    scale: Scale = "cpu"
+    scale: StudyScale = "cpu"
     out: Annotated[str | None, "FOLDER"] = None
     dry_run: bool = False
     format: Format = "page"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from clockhands.cli.common import Device, Searching, check_file, import_engine, prepare
+from clockhands.cli.common import DeviceOptions, Searching, check_file, import_engine, prepare
 from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import PART, open_growing, write_text
@@ -25,7 +25,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Searching, Device):
+class Options(Searching, DeviceOptions):
     """What to translate, and where to.
 
     Args:

@@ -22,7 +22,7 @@ FINITE: Any = {"allow_inf_nan": False}
 """A line with a number that is none is damaged: nothing can be said of it."""
 LARGEST = 1e100
 """No score of an item is larger; sums of larger ones would overflow."""
-Values = Mapping[str, float]
+NamedNumbers = Mapping[str, float]
 """Measured numbers by the name of what was measured."""
 
 
@@ -38,7 +38,7 @@ class StepValues(NamedTuple):
     """What was measured inside the model at a step of its training."""
 
     step: int
-    values: Values
+    values: NamedNumbers
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Measurements:
     """What was measured inside the model of a trial, before, during and after training."""
 
     __pydantic_config__ = FINITE
-    before: Values = field(default_factory=dict)
+    before: NamedNumbers = field(default_factory=dict)
     during: tuple[StepValues, ...] = ()
-    after: Values = field(default_factory=dict)
+    after: NamedNumbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Trial:
     items: str | tuple[float, ...] | None = None
     other_items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     groups: tuple[int, ...] | None = None
-    scores: Values = field(default_factory=dict)
+    scores: NamedNumbers = field(default_factory=dict)
     by_length: tuple[tuple[Any, ...], ...] = ()
     written_per_second: float | None = None
     longer: Mapping[str, LongerText] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from clockhands.comparison.results import Comparison
 from clockhands.comparison.statistics.exact import LEARNING_ALPHA, compare_counts, compare_ranks, is_ranked_exactly
 from clockhands.comparison.statistics.paired import (
     MIN_SEEDS,
-    Difference,
+    PairedDifference,
     bound_mean,
     compute_improvement_probability,
     compute_interquartile_mean,
@@ -25,13 +25,13 @@ from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics.variance import find_block_length
 from clockhands.findings import choose_digits
 
-Kind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]
+VerdictKind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]
 """What a verdict says. "equivalent": shown to differ by less than the plan's margin; "undecided": neither that nor a
 difference is shown."""
 
 
 def describe_difference(
-    gap: Difference | None,
+    gap: PairedDifference | None,
     seeds: int,
     *,
     higher_is_better: bool,
@@ -39,7 +39,7 @@ def describe_difference(
     digits: int = 1,
     unit: str = "points",
     detecting: bool = True,
-) -> tuple[Kind, str]:
+) -> tuple[VerdictKind, str]:
     """Return what a difference from the baseline means, as a kind and as one sentence with its numbers.
 
     ``seeds``: how many pair with the baseline. ``margin``: smaller differences count as equal, as set before measuring.
@@ -52,7 +52,7 @@ def describe_difference(
         return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
     joined = _describe_block(gap.block)
     if gap.significant:
-        kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
+        kind: VerdictKind = "better" if (gap.value > 0) == higher_is_better else "worse"
         low, high = sorted((abs(gap.low), abs(gap.high)))
         places = choose_digits(low, high, digits, format_number)
         size, *ends = [format_number(value, places) for value in (abs(gap.value), low, high)]
@@ -97,7 +97,7 @@ def format_number(value: float, digits: int = 1) -> str:
 
 def _rank_torn(
     means: Mapping[str, Sequence[float]], learning: Mapping[str, Learning], plan: Plan
-) -> dict[str, tuple[Kind, str]]:
+) -> dict[str, tuple[VerdictKind, str]]:
     """Return kind and sentence for each variant of which too few seeds learned and whose ranks show a difference.
 
     ``means``: the score of every seed that ended, by variant. The tests share their error (Bonferroni).
@@ -111,13 +111,13 @@ def _rank_torn(
         and len({*own.scored} & {*base.scored}) < MIN_SEEDS
         and min(len(means[name]), len(theirs)) >= MIN_SEEDS
     ]
-    ranked: dict[str, tuple[Kind, str]] = {}
+    ranked: dict[str, tuple[VerdictKind, str]] = {}
     for name in torn:
         ours = means[name]
         p = min(1.0, len(torn) * compare_ranks(ours, theirs))
         if p < LEARNING_ALPHA:
             above = float(np.median(ours)) > float(np.median(theirs))
-            kind: Kind = "better" if above == plan.higher_is_better else "worse"
+            kind: VerdictKind = "better" if above == plan.higher_is_better else "worse"
             mine, other = [f"{min(row):.{plan.digits}f} to {max(row):.{plan.digits}f}" for row in (ours, theirs)]
             test = "exact rank test" if is_ranked_exactly(len(ours), len(theirs)) else "rank test over random divisions"
             scores = f"its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)})"
@@ -161,9 +161,9 @@ class Verdict:
     score: float | None
     interval: tuple[float, float] | None
     interquartile: float | None
-    difference: Difference | None
+    difference: PairedDifference | None
     probability: float | None
-    kind: Kind
+    kind: VerdictKind
     sentence: str
     block: int = 1
 
@@ -212,7 +212,7 @@ def judge(comparison: Comparison) -> list[Verdict]:
     return verdicts
 
 
-def _find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, Difference]:
+def _find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, PairedDifference]:
     """Return the difference of each variant from the baseline, over the seeds of both that stand for them.
 
     Those with seeds enough for a verdict are compared together (max-t), the others each alone (Bonferroni). Where the
@@ -273,10 +273,10 @@ def _describe(
     comparison: Comparison,
     variant: str,
     learning: Mapping[str, Learning],
-    gap: Difference | None,
+    gap: PairedDifference | None,
     learning_p: float | None,
-    ranked: tuple[Kind, str] | None,
-) -> tuple[Kind, str]:
+    ranked: tuple[VerdictKind, str] | None,
+) -> tuple[VerdictKind, str]:
     """Return the kind and the sentence: whether it learns as often, then by how much those that learned differ."""
     plan, costs = comparison.plan, comparison.costs
     ours, base = learning[variant], learning[plan.baseline]
@@ -305,7 +305,7 @@ def _describe(
     counts = _describe_counts(ours, base)
     if learning_p is not None and learning_p < LEARNING_ALPHA:
         (right, total), (base_right, base_total) = ours.counts, base.counts
-        decided: Kind = "better" if right / total > base_right / base_total else "worse"
+        decided: VerdictKind = "better" if right / total > base_right / base_total else "worse"
         learned = f"{counts} (exact test, p {format_p(learning_p)})"
         if kind == decided:
             sentence = f"{sentence}; {learned}"

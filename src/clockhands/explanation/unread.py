@@ -13,7 +13,7 @@ from clockhands.explanation.filled import NOT_POSITION
 from clockhands.explanation.numbers import POSITION
 from clockhands.explanation.table import Positions
 
-Read = Callable[[Mapping[str, Any]], Positions]
+ConfigReader = Callable[[Mapping[str, Any]], Positions]
 """Reads a whole configuration."""
 
 KNOWN = re.compile(
@@ -31,7 +31,7 @@ TABLES = ("rope_scaling", "rope_parameters")
 """Tables of which every key is about position."""
 
 
-def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Positions:
+def mark_unread(raw: Mapping[str, Any], positions: Positions, read: ConfigReader) -> Positions:
     """Return what was read with the keys about position that change nothing: ``unread``; ``strange`` if not known."""
     unread: list[str] = []
     strange: list[tuple[str, str]] = []
@@ -92,7 +92,7 @@ def _change(raw: Mapping[str, Any], path: tuple[str, ...], value: Any) -> Iterat
         yield changed
 
 
-def _differs(changed: Mapping[str, Any], positions: Positions, read: Read) -> bool:
+def _differs(changed: Mapping[str, Any], positions: Positions, read: ConfigReader) -> bool:
     """Whether a changed configuration means something else, or nothing any more."""
     try:
         other = read(changed)

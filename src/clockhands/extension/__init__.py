@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from clockhands.extension.archive import make_signature
-from clockhands.extension.extend import Plan, extend, measure_only
+from clockhands.extension.extend import ExtensionPlan, extend, measure_only
 from clockhands.extension.measure import choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, list_methods
 from clockhands.extension.reading import encode_text
@@ -21,7 +21,7 @@ from clockhands.extension.tuning import Tuning, tune
 from clockhands.extension.write import list_engine_lines, write_extended
 
 __all__ = [
-    "Plan",
+    "ExtensionPlan",
     "Tuning",
     "apply",
     "choose_lengths",

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from clockhands.comparison.statistics.paired import Difference
+from clockhands.comparison.statistics.paired import PairedDifference
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.archive import Archive
 from clockhands.extension.measure import choose_lengths
@@ -236,7 +236,7 @@ class Judged:
     method: Method
     drift: Drift
     retrieval: Retrieval | None
-    cost: Difference | None
+    cost: PairedDifference | None
     short_loss: float
     writable: bool = True
     dependence: int = 0

@@ -15,7 +15,7 @@ from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.choice_findings import make_choice_finding, make_trial_finding
 from clockhands.extension.choose import Choice, choose_method, measure_short
-from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
+from clockhands.extension.measure import DRIFT_MARGIN, LengthMeasurement, choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text
 from clockhands.extension.tuning import Tuning, judge_tuned, make_tuning_finding, refuse_untrainable, tune
@@ -35,7 +35,7 @@ from clockhands.progress import CountProgress, ignore_count
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExtensionPlan:
     """What is to be found out about a model, and from which text.
 
     Args:
@@ -64,14 +64,14 @@ class Plan:
     command: str = ""
 
 
-def measure_only(model: LanguageModel, plan: Plan, progress: CountProgress = ignore_count) -> Findings:
+def measure_only(model: LanguageModel, plan: ExtensionPlan, progress: CountProgress = ignore_count) -> Findings:
     """Measure how far a model reads as it is, and return the findings. Raises what ``measure`` raises."""
     return _gather(model, plan, _measure(model, encode_text(model, plan.documents), plan, None, progress), (), {})
 
 
 def extend(
     model: LanguageModel,
-    plan: Plan,
+    plan: ExtensionPlan,
     folder: Path,
     *,
     write_page: Callable[[Findings], object] = lambda findings: None,
@@ -127,8 +127,8 @@ def extend(
 
 
 def _measure(
-    model: LanguageModel, stream: Stream, plan: Plan, archive: Archive | None, progress: CountProgress
-) -> Measurement:
+    model: LanguageModel, stream: Stream, plan: ExtensionPlan, archive: Archive | None, progress: CountProgress
+) -> LengthMeasurement:
     return measure(
         model, stream, choose_lengths(plan.trained, plan.longest), plan.trained, texts=plan.texts, items=plan.items,
         seed=plan.seed, margin=plan.margin, archive=archive, progress=progress,
@@ -136,7 +136,7 @@ def _measure(
 
 
 def _write(
-    model: LanguageModel, choice: Choice, streams: Sequence[Stream], plan: Plan, place: Path, checkpoint: Path,
+    model: LanguageModel, choice: Choice, streams: Sequence[Stream], plan: ExtensionPlan, place: Path, checkpoint: Path,
     signature: str, progress: CountProgress,
 ) -> tuple[list[Finding], str]:  # fmt: skip
     """Train the chosen model if that is asked for, write it, and return findings of it and how near it is as text."""
@@ -167,7 +167,11 @@ def _write(
 
 
 def _gather(
-    model: LanguageModel, plan: Plan, measurement: Measurement, made: Iterable[Finding], facts: dict[str, str]
+    model: LanguageModel,
+    plan: ExtensionPlan,
+    measurement: LengthMeasurement,
+    made: Iterable[Finding],
+    facts: dict[str, str],
 ) -> Findings:
     masked = f"; every {APART}th of the tokens that are scored is masked" if model.mask_id is not None else ""
     basis = {"text": plan.text + masked}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from clockhands.comparison.statistics.paired import Difference
+from clockhands.comparison.statistics.paired import PairedDifference
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.errors import CheckpointError, UsageError, explain_overflow
 from clockhands.extension.archive import Archive
@@ -49,7 +49,7 @@ class _Rung:
     """
 
     length: int
-    drift: Difference | None
+    drift: PairedDifference | None
     holds: bool
     shown_not: bool
     reason: str
@@ -132,7 +132,7 @@ def _is_learned(retrieval: Retrieval, task: str, inside_R: np.ndarray) -> bool:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class LengthMeasurement:
     """What was measured of a model as it is."""
 
     trained: int
@@ -174,7 +174,7 @@ def measure(
     margin: float = DRIFT_MARGIN,
     archive: Archive | None = None,
     progress: CountProgress = ignore_count,
-) -> Measurement:
+) -> LengthMeasurement:
     """Measure drift on ``texts`` texts, retrieval on ``items`` questions of each task, and judge the usable length.
 
     ``archive`` keeps what was measured, so that a stopped measurement goes on.
@@ -200,10 +200,10 @@ def measure(
 
     retrieval = archive.keep_retrieval(f"measure/{items}/{rungs}", retrieve)
     usable = judge_usable(drift, retrieval, trained, margin)
-    return Measurement(trained, drift, retrieval, usable, math.log(model.vocabulary_size))
+    return LengthMeasurement(trained, drift, retrieval, usable, math.log(model.vocabulary_size))
 
 
-def describe_usable(measurement: Measurement, margin: float) -> str:
+def describe_usable(measurement: LengthMeasurement, margin: float) -> str:
     """Say in a sentence or two how far the model reads, and what it rests on."""
     usable, trained = measurement.usable, measurement.trained
     if measurement.knows_nothing:
@@ -238,7 +238,7 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
     return f"{reads} at {failing.length:,} tokens {failing.reason}.{rests}"
 
 
-def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterator[Finding]:
+def make_measure_findings(measurement: LengthMeasurement, *, margin: float) -> Iterator[Finding]:
     """Yield the findings of a measurement; ``margin``: nats that a length may cost."""
     usable, trained = measurement.usable, measurement.trained
     rows = []
@@ -269,7 +269,7 @@ def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterato
     yield _make_retrieval(measurement, edge)
 
 
-def _make_drift(measurement: Measurement, edge: Mark) -> Finding:
+def _make_drift(measurement: LengthMeasurement, edge: Mark) -> Finding:
     drift, usable = measurement.drift, measurement.usable
     texts, means_R = len(drift.losses_NR), drift.losses_NR.mean(0)
     rows, last = [], usable.rungs[0]
@@ -314,7 +314,7 @@ def _make_drift(measurement: Measurement, edge: Mark) -> Finding:
     )
 
 
-def _make_retrieval(measurement: Measurement, edge: Mark) -> Finding:
+def _make_retrieval(measurement: LengthMeasurement, edge: Mark) -> Finding:
     retrieval, learned = measurement.retrieval, measurement.usable.learned
     verdict = "No task is shown to be above chance at a trained length, so recall is left out of the judgement."
     if learned:

@@ -52,7 +52,7 @@ TOLERANCE = 1e-5
 largest logit. In 16 bits it is eight of their rounding errors, since steps by a cache round elsewhere than one pass."""
 STEPS = 32
 """Tokens that a written model reads one by one with its cache."""
-LEFT = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
+NOT_COPIED = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
 """Files of a model folder that are written again, or that tell of another training."""
 STALE = 1e-3
 """The share of the spread of the logits above which a text that changes after a longer one is told."""
@@ -74,7 +74,7 @@ def refuse_taken(folder: Path, source: str | Path) -> None:
     for path in (folder, folder / REPORT):
         if path.is_file():
             raise UsageError(f"{path} is a file; name another folder with --out")
-    written = {*LEFT, WEIGHTS, GENERATION, TOKENIZER, *(path.name for path in Path(source).glob("[!.]*"))}
+    written = {*NOT_COPIED, WEIGHTS, GENERATION, TOKENIZER, *(path.name for path in Path(source).glob("[!.]*"))}
     taken = sorted(name for name in written if (folder / name).is_file())
     stopped = (folder / MEASURED).exists() or (folder / STAGE).exists()  # a command that left them, and goes on
     if taken and not stopped:
@@ -116,7 +116,7 @@ def publish(place: Path, folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteCheck:
     """How a written model, opened again by plain transformers, computes; every number is of one text of random tokens.
 
     Args:
@@ -143,7 +143,7 @@ class Written:
 
 def write_extended(
     model: LanguageModel, method: Method, trained: int, longest: int, folder: Path, tuned: LanguageModel | None = None
-) -> Written:
+) -> WriteCheck:
     """Write a model with a method into a folder, and return what ``write_checked`` returns and raises.
 
     Raises UsageError where the folder holds a model already.
@@ -157,7 +157,7 @@ def write_extended(
 
 def write_checked(
     model: LanguageModel, method: Method, trained: int, longest: int, place: Path, tuned: LanguageModel | None = None
-) -> Written:
+) -> WriteCheck:
     """Write a model with a method into an empty folder, open it again, and return how it computes, by its cache too.
 
     Weights of a folder are copied as they are, unless ``tuned``, the model with the method laid over it, was trained
@@ -196,7 +196,7 @@ def write_checked(
         )
     change, stale = _differ(by_steps_SV[trained:], expected_SV[trained : len(by_steps_SV)]), _differ(again_SV, short_SV)
     spread = float(expected_SV.std())
-    return Written(trained, longest, error, len(stepped_CV), step_error, change, stale, spread, rereads)
+    return WriteCheck(trained, longest, error, len(stepped_CV), step_error, change, stale, spread, rereads)
 
 
 def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -244,7 +244,7 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
     source, model = Path(extended.source), extended.model
     if source.is_dir() and (is_run(source) or not (weights or method.table)):
         for path in sorted(source.iterdir()):
-            if path.is_file() and path.name not in LEFT and not path.name.startswith("."):
+            if path.is_file() and path.name not in NOT_COPIED and not path.name.startswith("."):
                 shutil.copyfile(path, place / path.name)
     if is_run(source):
         if weights or method.table:
@@ -292,7 +292,7 @@ def list_engine_lines(folder: Path) -> Iterator[tuple[str, str]]:
             yield name, f"cannot be told: {'; '.join(fault.faults)}"
 
 
-def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours: bool) -> Finding:
+def make_cache_finding(written: WriteCheck, chosen: Judged, plain: Judged, *, ours: bool) -> Finding:
     """Return the finding that says what a written model computes where it goes on by its cache.
 
     ``chosen``: what was judged of it, after training where it was trained. ``ours``: whether it is one of this project.

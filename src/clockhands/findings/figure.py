@@ -80,23 +80,25 @@ def read_figure(raw: dict[str, Any]) -> Figure:
     return Figure(**{**raw, "panels": tuple(Panel(**panel) for panel in panels)})
 
 
-Values = Any
+PointValues = Any
 """One number or name for each point: a tensor, an array, or an iterable."""
 Course = Mapping[Any, Sequence[float]]
 """The values of all seeds, by the step or the name at which they were measured."""
 
 
-def _to_tuple(values: Values) -> tuple[Any, ...]:
+def _to_tuple(values: PointValues) -> tuple[Any, ...]:
     """Return values as a tuple of Python's own numbers, or of what an iterable yields."""
     return tuple(values.tolist() if hasattr(values, "tolist") else values)
 
 
-def make_mark(kind: str, x: Values = (), y: Values = (), *, low: Values = (), high: Values = (), **rest: Any) -> Mark:
+def make_mark(
+    kind: str, x: PointValues = (), y: PointValues = (), *, low: PointValues = (), high: PointValues = (), **rest: Any
+) -> Mark:
     """Make a mark of any ``kind`` from columns of one length; ``rest`` are other fields of ``Mark``."""
     return Mark(kind, x=_to_tuple(x), y=_to_tuple(y), low=_to_tuple(low), high=_to_tuple(high), **rest)
 
 
-def make_heatmap(z: Iterable[Values], **rest: Any) -> Mark:
+def make_heatmap(z: Iterable[PointValues], **rest: Any) -> Mark:
     """Make a heatmap of a matrix, its first row on top, None for an empty cell; ``rest``: other fields of ``Mark``."""
     return Mark("heatmap", z=tuple(_to_tuple(row) for row in z), **rest)
 
@@ -108,14 +110,14 @@ def make_reference_line(y: float, label: str) -> Mark:
 
 def draw_columns(
     kind: Literal["line", "points", "bars", "stack"],
-    x: Values,
-    columns: Mapping[str, Values | None],
+    x: PointValues,
+    columns: Mapping[str, PointValues | None],
     *,
     title: str = "",
     main: str = "",
     reference: Collection[str] = (),
-    intervals: Mapping[str, tuple[Values, Values]] | None = None,
-    points: Mapping[str, Values | None] | None = None,
+    intervals: Mapping[str, tuple[PointValues, PointValues]] | None = None,
+    points: Mapping[str, PointValues | None] | None = None,
     levels: Mapping[str, Number] | None = None,
     sideways: bool = False,
     height: Number = 0.62,
@@ -141,7 +143,7 @@ def draw_columns(
     """
     common = None if x is None else _to_tuple(x)
 
-    def mark(kind: str, label: str, y: Values, emphasis: Any) -> Mark:
+    def mark(kind: str, label: str, y: PointValues, emphasis: Any) -> Mark:
         low, high = (intervals or {}).get(label, ((), ()))
         axes = (tuple(y), tuple(y.values())) if common is None else (common, y)
         across, up = reversed(axes) if sideways else axes
@@ -168,7 +170,7 @@ def draw_seeds(courses: Mapping[str, Course], *, title: str = "", panel: str = "
 
 
 def draw_heatmap(
-    z: Iterable[Values], *, title: str = "", panel: str = "", xlabel: str = "", ylabel: str = "", **mark: Any
+    z: Iterable[PointValues], *, title: str = "", panel: str = "", xlabel: str = "", ylabel: str = "", **mark: Any
 ) -> Figure:
     """Draw a matrix as colours, its first row on top; ``mark``: other fields of ``Mark``."""
     return Figure((Panel((make_heatmap(z, **mark),), panel, xlabel, ylabel),), title=title)

@@ -26,8 +26,9 @@ from clockhands.inspection.reading.head_statistics import TEXT_GROUPS
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.sentences import Sentence, check_sentence_lengths, encode_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, check_counts, choose_windows, describe_origin, read_ids
+from clockhands.model.position_config import StackSide
 from clockhands.models.door import open_subject, open_tokenizer
-from clockhands.models.subject import Side, Subject
+from clockhands.models.subject import Subject
 from clockhands.pretrained import first_line
 from clockhands.progress import CountProgress, ProgressCounter, ignore_count
 from clockhands.shapes import Tensor
@@ -51,7 +52,7 @@ def inspect(
     sentences: Sequence[str] = (),
     control: bool | None = None,
     name: str = "",
-    side: Side | None = None,
+    side: StackSide | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: bool = False,
@@ -144,7 +145,7 @@ def _use_evaluation_mode(model: ModelSource) -> Iterator[None]:
 
 
 def _open(
-    model: ModelSource, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: Side | None
+    model: ModelSource, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: StackSide | None
 ) -> Subject:
     """Return a subject, whatever form the model has. Raises UsageError for arguments that an opened model brings."""
     if isinstance(tokenizer, str | Path):

@@ -14,11 +14,12 @@ from torch import nn
 from clockhands.errors import UsageError
 from clockhands.model.block import ResidualConnection
 from clockhands.model.masks import TokenBatch
+from clockhands.model.position_config import StackSide
 from clockhands.model.stack import Stack
 from clockhands.model.transformer import Transformer
 from clockhands.models.facts import describe_mechanisms, name_mechanisms
 from clockhands.models.input_table import Tables
-from clockhands.models.subject import Side, Subject, choose_side
+from clockhands.models.subject import Subject, choose_side
 from clockhands.schemes import Declares, Scheme
 from clockhands.shapes import Tensor
 
@@ -192,7 +193,7 @@ class ClockhandsSubject(Subject):
         )
 
 
-def wrap_transformer(model: nn.Module, tokenizer: Any, name: str, side: Side | None) -> ClockhandsSubject:
+def wrap_transformer(model: nn.Module, tokenizer: Any, name: str, side: StackSide | None) -> ClockhandsSubject:
     """Make a subject of a Transformer, or of the model of transformers around it; arguments as ``Subject.of``."""
     transformer = cast(Transformer, model if isinstance(model, Transformer) else model.transformer).eval()
     config = transformer.config
@@ -214,7 +215,7 @@ def wrap_transformer(model: nn.Module, tokenizer: Any, name: str, side: Side | N
     return subject
 
 
-def _select_stack(transformer: Transformer, side: Side | None) -> Stack:
+def _select_stack(transformer: Transformer, side: StackSide | None) -> Stack:
     """Return the stack of a side; of a model of one stack, that one."""
     stacks = (transformer.decoder,) if side == "decoder" else (transformer.encoder, transformer.decoder)
     return next(stack for stack in stacks if stack is not None)

@@ -16,8 +16,9 @@ import torch
 
 from clockhands.devices import open_device, read_dtype
 from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.model.position_config import StackSide
 from clockhands.models.streaming import decide_streaming, open_streamed
-from clockhands.models.subject import Side, Subject
+from clockhands.models.subject import Subject
 from clockhands.pretrained import (
     check_fits,
     count_numbers,
@@ -37,7 +38,7 @@ from clockhands.pretrained import (
 if TYPE_CHECKING:
     from clockhands.data import Corpus
 
-Task: TypeAlias = Literal["causal", "masked", "seq2seq"]
+HeadTask: TypeAlias = Literal["causal", "masked", "seq2seq"]
 """What an output layer is for: to continue text, to fill in masked tokens, or to answer a source."""
 HEADS = re.compile("LM|ConditionalGeneration|(?<!Electra)(?<!Funnel)ForPreTraining")
 """Names of classes with an output layer over tokens; two that are pretrained tell replaced tokens instead."""
@@ -69,7 +70,7 @@ def judge_configuration(source: str | Path, *, trust_remote_code: bool = False) 
     return load_configuration(source, trust_remote_code=trust_remote_code)
 
 
-def find_task(config: Any) -> tuple[Task, bool]:
+def find_task(config: Any) -> tuple[HeadTask, bool]:
     """Return what the output layer of a model is for, and whether the model was saved with that layer.
 
     By the class that the configuration declares; where it declares none, by what transformers has for its type.
@@ -168,7 +169,7 @@ def open_with_head(
     device: str = "cpu",
     trust_remote_code: bool = False,
     weights: str | None = None,
-) -> tuple[Any, Task]:
+) -> tuple[Any, HeadTask]:
     """Open a checkpoint with its output layer, or without one if it was saved so; return it and its task.
 
     Raises UsageError for a dtype, a device or a way to hold ``weights`` that there is not, and what
@@ -231,7 +232,7 @@ def open_subject(
     *,
     trust_remote_code: bool = False,
     device: str = "cpu",
-    side: Side | None = None,
+    side: StackSide | None = None,
     tokenizer: Any = None,
 ) -> Subject:
     """Open a folder, or a name on the Hugging Face hub, for ``inspect``; of an encoder-decoder, one ``side``.
@@ -271,7 +272,7 @@ def open_subject(
     return subject
 
 
-def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
+def _open_run(source: str | Path, device: str, side: StackSide | None) -> Subject:
     """Open a run of this project, with the tokenizers and the training text of the side that is inspected."""
     from clockhands.data.splits import Made
     from clockhands.runs import open_run

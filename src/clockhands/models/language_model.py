@@ -15,7 +15,7 @@ from clockhands.devices import choose_device
 from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.explanation import read_positions
 from clockhands.models.door import (
-    Task,
+    HeadTask,
     choose_class,
     find_task,
     judge_configuration,
@@ -187,7 +187,7 @@ def to_language_model(
     return LanguageModel.from_run(open_run(run), action, masked=masked)
 
 
-def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> Task:
+def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> HeadTask:
     """Return what a model does: continue text or, with ``masked``, fill in tokens. Raises UsageError for any other."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -205,7 +205,7 @@ def _find_written_task(config: Any, source: str | Path, *, masked: bool) -> Task
     return task
 
 
-def _join(source: str, model: Any, tokenizer: Any, task: Task) -> LanguageModel:
+def _join(source: str, model: Any, tokenizer: Any, task: HeadTask) -> LanguageModel:
     """Join a model with its tokenizer. Raises CheckpointError for one with ids that have no row."""
     rows, largest = model.get_input_embeddings().num_embeddings, max(tokenizer.get_vocab().values(), default=0)
     if largest >= rows:

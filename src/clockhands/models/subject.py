@@ -11,13 +11,14 @@ import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import nn
 
 from clockhands.attention import is_installed, list_installed
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
+from clockhands.model.position_config import StackSide
 from clockhands.model.transformer import Transformer
 from clockhands.models.facts import (
     CONTENTS,
@@ -34,11 +35,8 @@ from clockhands.models.input_table import PROBE_LENGTH, InputTable, Tables, find
 from clockhands.pretrained import first_line
 from clockhands.shapes import Float, Int, Tensor
 
-Side: TypeAlias = Literal["encoder", "decoder"]
-"""One of the two stacks of an encoder-decoder."""
 
-
-def choose_side(side: Side | None, is_encoder_decoder: bool, name: str) -> Side | None:
+def choose_side(side: StackSide | None, is_encoder_decoder: bool, name: str) -> StackSide | None:
     """Return the side of the model ``name`` to inspect. Raises UsageError for a side that it does not have."""
     if side is not None and not is_encoder_decoder:
         raise UsageError(f"{name} is no encoder-decoder, so it has no {side} side to choose; leave the side out")
@@ -74,7 +72,7 @@ class Subject:
     name: str
     mechanisms: tuple[str, ...] = ()
     training_texts: Sequence[str] | None = None
-    side: Side | None = None
+    side: StackSide | None = None
     encoder_decoder: nn.Module | None = field(default=None, repr=False)
     training_pairs: Sequence[tuple[str, str]] | None = None
     source_tokenizer: Any = None
@@ -87,7 +85,7 @@ class Subject:
     language_model: nn.Module | None = field(default=None, repr=False)
 
     @staticmethod
-    def of(model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
+    def of(model: nn.Module, tokenizer: Any = None, name: str = "", side: StackSide | None = None) -> Subject:
         """Make a subject of a model object of ``transformers`` or of this project, with or without an output layer.
 
         The model is put into evaluation mode, without dropout, and stays in it; ``inspect`` restores its mode.

@@ -25,7 +25,7 @@ MOST_PRODUCTS = 8
 
 
 @dataclass(frozen=True)
-class Attention:
+class TappedAttention:
     """One attention of a forward pass. Shapes: B rows, H heads, S queries, T keys, K the width of a head.
 
     ``module`` computed it; ``name`` is its own. Keys are repeated for the heads that share them. ``logits`` are what
@@ -41,7 +41,7 @@ class Attention:
     sink: bool = False
 
 
-Change = Callable[[int, Attention], Tensor | None]
+Change = Callable[[int, TappedAttention], Tensor | None]
 """From the number of an attention in its pass, and the attention, to other logits; None leaves it alone."""
 
 
@@ -55,17 +55,17 @@ class _Product:
     shape: torch.Size
 
 
-Running = list[tuple[str, nn.Module]]
+RunningModules = list[tuple[str, nn.Module]]
 """The modules that are running, with their names, innermost last."""
 
 
 @contextmanager
-def follow_modules(model: nn.Module, *on_enter: Callable[[nn.Module, Any], None]) -> Iterator[Running]:
+def follow_modules(model: nn.Module, *on_enter: Callable[[nn.Module, Any], None]) -> Iterator[RunningModules]:
     """Inside the block, keep the list of what runs; ``on_enter`` are given each module that begins, and its arguments.
 
     Modules without parameters are left out: an ``nn.Softmax`` of an attention layer would be innermost in its place.
     """
-    running: Running = []
+    running: RunningModules = []
 
     def leave(module: nn.Module, args: object, output: object) -> None:
         running.pop()
@@ -103,7 +103,7 @@ class _AttentionTap(TorchFunctionMode):
     def __init__(self, rows: int | None, change: Change) -> None:
         super().__init__()
         self.rows, self.change, self.count = rows, change, 0
-        self.running: Running = []
+        self.running: RunningModules = []
         self.products: list[_Product] = []
         self.weights = range(0)  # how many keys the last softmax weighed, until its values are multiplied
 
@@ -142,7 +142,7 @@ class _AttentionTap(TorchFunctionMode):
         scores = logits[..., : k.shape[2]] - sink if sink.numel() else logits
         scores = scores.reshape(*q.shape[:3], k.shape[2])
         self.count += 1
-        changed = self.change(self.count - 1, Attention(*self.running[-1], q, k, scores, bool(sink.numel())))
+        changed = self.change(self.count - 1, TappedAttention(*self.running[-1], q, k, scores, bool(sink.numel())))
         if changed is None:
             return func(*args, **kwargs)
         if sink.numel():  # a softmax does not change when every logit of a row moves by the same
@@ -196,7 +196,7 @@ class _AttentionTap(TorchFunctionMode):
             masked = logits.masked_fill(~mask, least) if mask.dtype == torch.bool else logits + mask
             logits = masked.clamp(min=least)
         self.count += 1
-        changed = self.change(self.count - 1, Attention(*self.running[-1], q, k, logits))
+        changed = self.change(self.count - 1, TappedAttention(*self.running[-1], q, k, logits))
         if changed is None:
             return func(*args, **kwargs)
         value = value.repeat_interleave(q.shape[1] // value.shape[1], 1)

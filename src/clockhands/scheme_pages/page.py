@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clockhands.options import defaults_of, describe, options_of, read_docstring
-from clockhands.scheme_pages.variants import VARIANTS, Variant, complete_options
+from clockhands.scheme_pages.variants import VARIANTS, SchemeVariant, complete_options
 from clockhands.schemes import CATALOGUE, Declares, read_part
 from clockhands.schemes.catalogue import Sizes, build
 
@@ -75,7 +75,7 @@ class Page:
     limits: tuple[str, ...]
     excuses: Mapping[str, str]
     example: str
-    variants: tuple[Variant, ...]
+    variants: tuple[SchemeVariant, ...]
 
     @property
     def extrapolates(self) -> bool:

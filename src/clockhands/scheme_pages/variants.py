@@ -12,11 +12,11 @@ from clockhands.options import defaults_of, options_of
 from clockhands.positions import TRANSFORMS
 from clockhands.schemes.rotary.trained_length import add_trained_length
 
-Kind = Literal["spectrum", "form", "transform"]
+VariantKind = Literal["spectrum", "form", "transform"]
 
 
 @dataclass(frozen=True)
-class Variant:
+class SchemeVariant:
     """One way to encode position that is an option of a scheme, or a change of positions under any scheme.
 
     ``of``: the scheme with these ``options``, which are those that make it what it is and are enough to build it at the
@@ -25,7 +25,7 @@ class Variant:
     """
 
     name: str
-    kind: Kind
+    kind: VariantKind
     of: str
     title: str
     source: str
@@ -33,24 +33,24 @@ class Variant:
     models: tuple[str, ...] = ()
 
 
-def _read_variants() -> tuple[Variant, ...]:
+def _read_variants() -> tuple[SchemeVariant, ...]:
     rows = tomllib.loads(Path(__file__).with_name("variants.toml").read_text("utf8"))["variant"]
     for row in rows:
         options = row.get("options", {}).items()
         row["options"] = {name: tuple(value) if isinstance(value, list) else value for name, value in options}
         row["models"] = tuple(row.get("models", ()))
-    return tuple(Variant(**row) for row in rows)
+    return tuple(SchemeVariant(**row) for row in rows)
 
 
 VARIANTS = _read_variants()
 
 
-def find_variant(name: str) -> Variant | None:
+def find_variant(name: str) -> SchemeVariant | None:
     """Return the row of this name, or None if there is none."""
     return next((variant for variant in VARIANTS if variant.name == name), None)
 
 
-def describe_variant(variant: Variant) -> str:
+def describe_variant(variant: SchemeVariant) -> str:
     """Return what a row is, where its scheme is explained, and the table of a recipe that asks for it."""
     import tomli_w  # late: the schemes are tested with the core alone, which has no such package
 
@@ -63,7 +63,7 @@ def describe_variant(variant: Variant) -> str:
     return "\n".join([*lines, "", "in a recipe:", tomli_w.dumps({"position": make_position_table(variant)})])
 
 
-def make_position_table(variant: Variant) -> dict[str, Any]:
+def make_position_table(variant: SchemeVariant) -> dict[str, Any]:
     """Return the table ``[position]`` that asks for a row; of a transform, with the options that have a default."""
     if variant.of:
         return {"scheme": variant.of, **variant.options}

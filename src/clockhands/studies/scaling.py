@@ -44,7 +44,7 @@ def list_sizes(recipe: str, declared: Collection[str]) -> list[str]:
     ]
 
 
-def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
+def scale_plan(plan: PlanTables, sizes: PlanTables, name: str, folder: Path, source: str) -> dict[str, Any]:
     """Return the tables of a plan in a size of `SIZES`; ``sizes``: what the study's file says of its sizes, by name.
 
     Raises ConfigError for an unknown key, a variant that the plan does not have, a size of another task for a study
@@ -90,7 +90,7 @@ def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str
     return scaled
 
 
-def _fit_shape(shape: Tables, recipe: Recipe, variants: Sequence[Tables]) -> dict[str, Any]:
+def _fit_shape(shape: PlanTables, recipe: Recipe, variants: Sequence[PlanTables]) -> dict[str, Any]:
     """Return the settings of a size for a recipe: a decoder has no encoder, and a layout that repeats must fit.
 
     Where a variant says what each layer has, there are as many layers as planned, or twice as many, and so on.
@@ -103,7 +103,7 @@ def _fit_shape(shape: Tables, recipe: Recipe, variants: Sequence[Tables]) -> dic
     return fitted
 
 
-def _check(own: Tables, names: Sequence[str], source: str) -> None:
+def _check(own: PlanTables, names: Sequence[str], source: str) -> None:
     faults = [describe_unknown("key", key, KEYS) for key in own if key not in KEYS]
     settings = own.get("set", {})
     if not isinstance(settings, Mapping):
@@ -116,7 +116,7 @@ def _check(own: Tables, names: Sequence[str], source: str) -> None:
         raise ConfigError(faults, source)
 
 
-Tables = Mapping[str, Any]
+PlanTables = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ class Size:
 
     says: str
     times: int = 1
-    shape: Tables = field(default_factory=dict)
+    shape: PlanTables = field(default_factory=dict)
     recipe: str = ""
     replaces: str = "recipes/numbers.toml"
-    plan: Tables = field(default_factory=dict)
+    plan: PlanTables = field(default_factory=dict)
     own: str = ""
     declared: bool = False
 

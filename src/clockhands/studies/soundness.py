@@ -9,7 +9,7 @@ import numpy as np
 from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.learning import find_groups, find_top, score_matrix
 from clockhands.comparison.plan import MARGINS, METRICS
-from clockhands.comparison.statistics.paired import MIN_SEEDS, Difference, estimate_difference
+from clockhands.comparison.statistics.paired import MIN_SEEDS, PairedDifference, estimate_difference
 from clockhands.comparison.task_findings import find_plan_ceiling, list_above
 from clockhands.comparison.trial_runner import make_material_key
 from clockhands.data import Ceiling
@@ -178,7 +178,7 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
     return CheckedOrdering(ordering.claim, ordering.source, measured, verdict)
 
 
-def estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> Difference | int:
+def estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> PairedDifference | int:
     """Return the first variant minus the second, or how many seeds of both finished where those are too few."""
     whole = ordering.on == "score"
     groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)

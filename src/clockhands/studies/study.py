@@ -52,7 +52,7 @@ from typing import Any, get_args
 
 from clockhands.comparison import Plan
 from clockhands.comparison.plan import make_plan_from_tables
-from clockhands.comparison.verdicts import Kind
+from clockhands.comparison.verdicts import VerdictKind
 from clockhands.errors import ConfigError, DataError, UsageError, describe_unknown
 from clockhands.findings import join_words
 from clockhands.reading import read_toml, refuse_strange_file
@@ -138,7 +138,7 @@ MINUTES_A_TRIAL = 0.1
 class Conclusion:
     """A sentence of the answer: said where variants have the verdicts of ``when``, and ``ordered`` is reproduced."""
 
-    when: Mapping[str, Kind]
+    when: Mapping[str, VerdictKind]
     say: str
     ordered: tuple[Ordering, ...] = ()
 
@@ -237,7 +237,9 @@ def read_study(path: str | Path) -> Study:
     if "cpu" in tables.get("size", ()):
         faults.append("[size.cpu] changes nothing: that size is as planned, so write it into [plan]")
     kinds = [kind for reading in tables.get("reading", ()) for kind in reading["when"].values()]
-    faults += [describe_unknown("verdict", kind, get_args(Kind)) for kind in kinds if kind not in get_args(Kind)]
+    faults += [
+        describe_unknown("verdict", kind, get_args(VerdictKind)) for kind in kinds if kind not in get_args(VerdictKind)
+    ]
     if faults:
         raise ConfigError(faults, str(path))
     return Study(

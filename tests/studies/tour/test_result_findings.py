@@ -13,7 +13,7 @@ import torch
 import clockhands
 from clockhands.cli import main
 from clockhands.data import Pair
-from clockhands.data.corpora.roles import Phrase, Sentence
+from clockhands.data.corpora.roles import Phrase, RoleSentence
 from clockhands.errors import UsageError
 from clockhands.findings import Finding, Findings
 from clockhands.generation import Score, Translation, compute_exact_match
@@ -129,7 +129,7 @@ def make_translators(monkeypatch: pytest.MonkeyPatch, seeing: list[str], blind: 
 
 def test_the_twins_are_what_the_corpus_says() -> None:
     tom, dog = Phrase("Tom"), Phrase("dog", "a")
-    pairs = [Sentence(tom, "bit", dog).to_pair(), Sentence(dog, "bit", tom).to_pair()]
+    pairs = [RoleSentence(tom, "bit", dog).to_pair(), RoleSentence(dog, "bit", tom).to_pair()]
     assert {pair.source: pair.target for pair in pairs} == TWINS
 
 

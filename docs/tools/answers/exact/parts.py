@@ -27,7 +27,7 @@ from clockhands.data.corpora.roles import (
     VERBS,
     Grammar,
     Phrase,
-    Sentence,
+    RoleSentence,
 )
 from clockhands.shapes import Float, Int, Tensor
 from exact.added import make_rows
@@ -36,7 +36,7 @@ __all__ = ["PARTS", "TWINS", "Reader", "Sentences", "draw", "encode", "measure_r
 
 PARTS = ("word–word", "word–position", "position–word", "position–position")
 """What a part knows of the query, and what of the key."""
-TOM_BIT = Sentence(Phrase("Tom"), "bit", Phrase("dog", "a"))
+TOM_BIT = RoleSentence(Phrase("Tom"), "bit", Phrase("dog", "a"))
 TWINS = (TOM_BIT, TOM_BIT.swapped)
 """“Tom bit a dog” and “a dog bit Tom”."""
 WIDTH, LONGEST, FURTHEST = 64, 16, 16
@@ -62,7 +62,7 @@ class Sentences:
         return Sentences(self.ids_NT[rows], self.verb_N[rows], self.start_N[rows], self.agent_N[rows])
 
 
-def encode(sentences: Sequence[Sentence], starts: Sequence[int] | None = None) -> Sentences:
+def encode(sentences: Sequence[RoleSentence], starts: Sequence[int] | None = None) -> Sentences:
     """Return sentences without clauses as ids, padded; each begins at its place in ``starts``, or at 0."""
     rows = [sentence.to_pair().source.split() for sentence in sentences]
     return Sentences(

@@ -138,10 +138,12 @@ class Check:
 CHECKS: Catalogue[Check] = Catalogue(
     "check", modules=("clockhands.checking.checks",), describe=lambda check: check.asserts
 )
-Measure: TypeAlias = Callable[[Subject], Any]
+MeasureFunction: TypeAlias = Callable[[Subject], Any]
 
 
-def check(name: str, catches: str, *, uses: tuple[str, ...], **settings: Any) -> Callable[[Measure], Measure]:
+def check(
+    name: str, catches: str, *, uses: tuple[str, ...], **settings: Any
+) -> Callable[[MeasureFunction], MeasureFunction]:
     """Register the decorated function as a check, which asserts the first paragraph of its docstring.
 
     It returns a measurement, or yields several, of which that counts which breaks the law most. ``settings`` are the
@@ -151,7 +153,7 @@ def check(name: str, catches: str, *, uses: tuple[str, ...], **settings: Any) ->
     if not uses or not set(uses) <= set(USES):
         raise ValueError(f"the check {name} names the uses {uses}: name at least one of USES")
 
-    def register(measure: Measure) -> Measure:
+    def register(measure: MeasureFunction) -> MeasureFunction:
         asserts = " ".join(str(inspect.getdoc(measure)).partition("\n\n")[0].split())
 
         def measure_worst(subject: Subject) -> Measurement:

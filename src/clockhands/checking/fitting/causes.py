@@ -15,9 +15,9 @@ from torch import Tensor
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.fitting import biases
 from clockhands.checking.fitting.compare import centre, find_factor, size_of, varies
-from clockhands.checking.fitting.places import Call, Plain, Read, replay
+from clockhands.checking.fitting.places import AttentionRead, Call, PlainReading, replay
 from clockhands.checking.fitting.reading import Key, attend_to_itself, carries_beside_attention, find_entries, listen
-from clockhands.checking.fitting.rotation import Rotation
+from clockhands.checking.fitting.rotation import FittedRotation
 from clockhands.checking.fitting.words import (
     Standing,
     count_keys,
@@ -29,7 +29,7 @@ from clockhands.checking.fitting.words import (
     most,
 )
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention
+from clockhands.models.tap import TappedAttention
 
 _GROUPS = ("causal", "order", "cache", "padding", "batch", "positions", "shift", "packing", "state", "length")
 _KINDS = ("rotation", "angle", "place", "entry", "seen", "bias", "scale")  # as they are said
@@ -73,14 +73,16 @@ class Case:
             return (lambda *_: None), (lambda *_: None)
 
         self.first = replay(subject, self.law, self.entries, keep)
-        self.plain = Plain(subject, self.entries, torch.cat([call.ids_BT.flatten() for call in self.calls]))
+        self.plain = PlainReading(subject, self.entries, torch.cat([call.ids_BT.flatten() for call in self.calls]))
         # Once a first state was met that is that of its token at no place, no key is known by its place.
         self.calls, self.strange = [], False
         replay(subject, self.law, self.entries, self._listen)
         none = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
         self.gains: dict[int, Tensor] = {}
         """How many times as long the queries [B, S] of a reading are as those of their places, where that differs."""
-        self.others: dict[tuple[Key, bool], Rotation] = {}  # of queries, or keys, that are at no place of a plain text
+        self.others: dict[
+            tuple[Key, bool], FittedRotation
+        ] = {}  # of queries, or keys, that are at no place of a plain text
         self.lost = {key: none.clone() for key in self.plain.layers}
         """Which tokens of a layer, by their rows in the plain text, lack the keys of which."""
 
@@ -88,7 +90,7 @@ class Case:
         """Read a call while every new token attends to its own key alone, wherever that is in the cache."""
         self.calls.append(call)
 
-        def note(key: Key, attention: Attention) -> Tensor:
+        def note(key: Key, attention: TappedAttention) -> Tensor:
             alone = attend_to_itself(attention, key in self.plain.sources)
             if key not in self.plain.layers:
                 return alone
@@ -149,7 +151,7 @@ class Case:
     def _describe(self) -> dict[str, str]:
         """Return what differs, by kind, in words."""
         places: dict[tuple[str, str], list[tuple[str, bool, Standing]]] = defaultdict(list)
-        seen: dict[str, list[tuple[Call, Read]]] = defaultdict(list)
+        seen: dict[str, list[tuple[Call, AttentionRead]]] = defaultdict(list)
         rest: dict[tuple[str, str], list[str]] = defaultdict(list)
         numbers = {key: f"in layer {number}" for number, key in enumerate(self.plain.layers, 1)}
         for call in self.calls:
@@ -205,7 +207,7 @@ class Case:
         alike = len(said) == 2 and len(set(said.values())) == 1
         return [*said.values()][:1] if alike else [side + words for side, words in said.items()]
 
-    def _place(self, call: Call, key: Key, read: Read) -> Iterator[tuple[str, Standing]]:
+    def _place(self, call: Call, key: Key, read: AttentionRead) -> Iterator[tuple[str, Standing]]:
         """Yield where new tokens stand, by their first states or their queries and keys, and the keys of the cache.
 
         Nothing is yielded of an attention that is given no position: its keys are the same at every place.
@@ -251,7 +253,7 @@ class Case:
         again = call.places_BT.gather(1, read.at_BJ)
         yield "with the keys of its cache", {"meant": was[old], "stood": now[old], "again": again[old]}
 
-    def _describe_seen(self, call: Call, read: Read, as_first: bool = True) -> list[str]:
+    def _describe_seen(self, call: Call, read: AttentionRead, as_first: bool = True) -> list[str]:
         """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""
         total = call.total
         slots = torch.nn.functional.one_hot(read.column_BJ + 1, total + 1)[..., 1:]
@@ -279,7 +281,7 @@ class Case:
             return [f"{said[0]}: it is masked as if it began the text"]
         return said
 
-    def _find_origin(self, call: Call, read: Read) -> str:
+    def _find_origin(self, call: Call, read: AttentionRead) -> str:
         """Say whose the first key is that is none of its text's."""
         b, j = (read.column_BJ < 0).nonzero()[0].tolist()
         vector, rows = read.attention.k_BHTK[b, :, j], torch.arange(len(self.plain.tokens))
@@ -301,7 +303,7 @@ class Case:
         back = (call.columns_S[:, None] - columns).clamp(min=0, max=len(plain) - 1)
         return call.kept_BST & (plain[-1].flip(0)[back] | (back == 0))
 
-    def _describe_logits(self, call: Call, read: Read) -> Iterator[tuple[str, str]]:
+    def _describe_logits(self, call: Call, read: AttentionRead) -> Iterator[tuple[str, str]]:
         """Say how a scale or a bias is another than in a plain text."""
         plain, rows = self.plain.layers[read.key].q_BHSK, self.plain.rows(call.ids_BT)[:, call.is_new]
         places = call.new_places_BS.clamp(0, plain.shape[2] - 1)
@@ -332,7 +334,7 @@ class Case:
         if text := (distances or text) if call.explicit else (text or distances):
             yield "bias", text.replace("the reference's", _TIMES)
 
-    def _name_distances(self, call: Call, read: Read, mine: Tensor, shown: Tensor, b: int) -> str:
+    def _name_distances(self, call: Call, read: AttentionRead, mine: Tensor, shown: Tensor, b: int) -> str:
         """Say which other distances give a bias the one that was added; empty if none that was tried does."""
         by_distance = self.plain.layers[read.key].bias_HST[:, :, 0]
         new, keys = call.columns_S, read.at_BJ[b]
@@ -355,7 +357,7 @@ class Case:
         def mend(call: Call) -> tuple[Any, Any]:
             reads = next(before).reads
 
-            def logits(key: Key, attention: Attention) -> Tensor | None:
+            def logits(key: Key, attention: TappedAttention) -> Tensor | None:
                 return self._mend(call, reads[key], attention, kinds) if key in reads else None
 
             def state(index: int, seen: Tensor) -> Tensor | None:
@@ -379,7 +381,9 @@ class Case:
         moved = (wanted - seen).abs().amax(-1) > 1e-4 * size_of(table)
         return torch.where((fits & moved)[..., None], wanted, seen)
 
-    def _mend_rotation(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> list[Tensor]:
+    def _mend_rotation(
+        self, call: Call, read: AttentionRead, attention: TappedAttention, kinds: frozenset[str]
+    ) -> list[Tensor]:
         """Return the queries and the keys of an attention, rotated as they are meant to be."""
         pair, across, mended = self.plain.rotations[read.key], self.plain.across.get(read.key), []
         both = [rotation for rotation in pair if rotation is not None]
@@ -400,7 +404,7 @@ class Case:
             mended.append(x)
         return mended
 
-    def _mend(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> Tensor:
+    def _mend(self, call: Call, read: AttentionRead, attention: TappedAttention, kinds: frozenset[str]) -> Tensor:
         """Return the logits of an attention with differences of these kinds mended."""
         q, k = self._mend_rotation(call, read, attention, kinds)
         want, inside = self.plain.find_bias(call, read)
@@ -422,7 +426,7 @@ class Case:
         return torch.where(call.new_real_BS[:, None, :, None], logits, attention.logits_BHST)
 
 
-def _exchange(x_BHSK: Tensor, places_BS: Tensor, back: Rotation, to: Rotation | None = None) -> Tensor:
+def _exchange(x_BHSK: Tensor, places_BS: Tensor, back: FittedRotation, to: FittedRotation | None = None) -> Tensor:
     """Undo one rotation of vectors at their places, and rotate them by another."""
     maps = torch.linalg.inv(back.matrices(places_BS))
     return torch.einsum("bsij,bhsj->bhsi", maps if to is None else to.matrices(places_BS) @ maps, x_BHSK)

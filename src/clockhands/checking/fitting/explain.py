@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting import biases
 from clockhands.checking.fitting.compare import find_ratio, list_numbers, make_distances, size_of
-from clockhands.checking.fitting.reading import Key, Layer, find_entries, listen, read
+from clockhands.checking.fitting.reading import Key, MeasuredLayer, find_entries, listen, read
 from clockhands.checking.fitting.rotation import (
     LAYOUT_WORDS,
-    Rotation,
+    FittedRotation,
     find_base,
     find_pairs,
     fit_rotation,
@@ -27,13 +27,13 @@ from clockhands.checking.fitting.rotation import (
 )
 from clockhands.checking.fitting.words import describe_entry, describe_places
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention
+from clockhands.models.tap import TappedAttention
 
 _LENGTH, _ROWS = 72, 8
 
 
 @dataclass(frozen=True)
-class Difference:
+class ExplainedDifference:
     """One thing that is done otherwise than in the reference, in words, and how it is undone there.
 
     ``place`` counts attentions in the order of a pass; of a state (``kind`` "entry") it counts the entries.
@@ -48,7 +48,7 @@ class Difference:
     gain: float = 1.0
 
 
-_Clue = tuple[str, list[Difference]]  # a sentence that explains, with the differences it stands for
+_Clue = tuple[str, list[ExplainedDifference]]  # a sentence that explains, with the differences it stands for
 
 
 def explain(
@@ -61,7 +61,7 @@ def explain(
     """
     try:
         limits = [subject.facts.limit - subject.facts.first for subject in (ours, theirs) if subject.facts.limit]
-        pair = Pair(ours, theirs, max(min([_LENGTH, *limits]), ids.shape[1]))
+        pair = ModelPair(ours, theirs, max(min([_LENGTH, *limits]), ids.shape[1]))
         clues = pair.find_clues()
     except (RuntimeError, ValueError, IndexError, KeyError, TypeError, NotImplementedError, AssertionError):
         return [], ()  # a model may raise anything on a text of one token
@@ -80,7 +80,7 @@ def explain(
     return [text for text, _ in clues], tried
 
 
-class Pair:
+class ModelPair:
     """Two models that read rows of one token each, and the first on other texts with some differences undone.
 
     An encoder-decoder of transformers reads the same rows on both sides.
@@ -106,18 +106,18 @@ class Pair:
         differences = []
         if len(self.entries[0]) == len(self.entries[1]):
             for index, (state, other) in enumerate(zip(*self.states, strict=True)):
-                differences += [Difference(index, "entry", words) for words in describe_entry(state, other)]
+                differences += [ExplainedDifference(index, "entry", words) for words in describe_entry(state, other)]
         for index, pair in enumerate(zip(self.mine, self.wanted, strict=True)):
             differences += _compare_angles(index, *pair, self.theirs.get_module())
             differences += _compare_logits(index, *pair, self.theirs.get_module())
-        said: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+        said: dict[tuple[str, str], list[ExplainedDifference]] = defaultdict(list)
         for item in differences:
             said[item.kind, item.words].append(item)
         return [
             (self._name_places(kind, [x.place for x in same]) + words, same) for (kind, words), same in said.items()
         ]
 
-    def undo(self, ids: Tensor, undone: Sequence[Difference]) -> Tensor:
+    def undo(self, ids: Tensor, undone: Sequence[ExplainedDifference]) -> Tensor:
         """Return our logits of a text with these differences undone."""
         entries = {item.place for item in undone if item.kind == "entry"}
         states: dict[int, Tensor] = {}
@@ -126,7 +126,7 @@ class Pair:
             listen(self.theirs.get_module(), self.entries[1], len(ids), lambda *_: None, states.__setitem__, run)
         numbers: dict[Key, int] = {}
 
-        def change(key: Key, attention: Attention) -> Tensor | None:
+        def change(key: Key, attention: TappedAttention) -> Tensor | None:
             index = numbers.setdefault(key, len(numbers))
             items = [item for item in undone if item.kind != "entry" and item.place == index]
             if not items:
@@ -185,7 +185,9 @@ def _find_side(name: str) -> str:
     return "encoder" if "encoder" in name.split(".") else "decoder"
 
 
-def _compare_angles(index: int, ours: Layer, theirs: Layer, reference: nn.Module) -> Iterator[Difference]:
+def _compare_angles(
+    index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module
+) -> Iterator[ExplainedDifference]:
     queries, keys = (
         _compare_rotations(mine.flatten(0, 1), wanted.flatten(0, 1), reference)
         for mine, wanted in zip(ours.sides, theirs.sides, strict=True)
@@ -200,10 +202,12 @@ def _compare_angles(index: int, ours: Layer, theirs: Layer, reference: nn.Module
         where = f"{abs(gap):.0f} {'later' if gap > 0 else 'earlier'} than keys"
         said = [*said, f"rotates queries as if they stood {where}"]
     if said:
-        yield Difference(index, "rotation", " and ".join(said), (queries[1], keys[1]))
+        yield ExplainedDifference(index, "rotation", " and ".join(said), (queries[1], keys[1]))
 
 
-def _compare_logits(index: int, ours: Layer, theirs: Layer, reference: nn.Module) -> Iterator[Difference]:
+def _compare_logits(
+    index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module
+) -> Iterator[ExplainedDifference]:
     """Yield differences of the scale, the bias and the mask, where both are known."""
     if not (ours.exact and theirs.exact):
         return
@@ -222,14 +226,14 @@ def _compare_logits(index: int, ours: Layer, theirs: Layer, reference: nn.Module
         elif abs(gain * root - 1) < 1e-3:
             words = f"divides its logits by √{ours.q_BHSK.shape[-1]} once too often"
         if abs(gain - 1) > 1e-3 and not amplitude:
-            yield Difference(index, "scale", words, gain=gain)
+            yield ExplainedDifference(index, "scale", words, gain=gain)
     both = ours.allowed_ST & theirs.allowed_ST
     tables = (part.num_embeddings for part in reference.modules() if isinstance(part, nn.Embedding))
     sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket
     if words := biases.describe_bias(ours.bias_HST, theirs.bias_HST, both, sizes):
-        yield Difference(index, "bias", words)
+        yield ExplainedDifference(index, "bias", words)
     for words in _describe_mask(ours.allowed_ST, theirs.allowed_ST):
-        yield Difference(index, "mask", words)
+        yield ExplainedDifference(index, "mask", words)
 
 
 def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:
@@ -294,7 +298,7 @@ def _compare_rotations(
     return [*said, *words], theirs.matrices() @ undo, offset
 
 
-def _describe_rotation(ours: Rotation, theirs: Rotation, reference: nn.Module) -> list[str] | None:
+def _describe_rotation(ours: FittedRotation, theirs: FittedRotation, reference: nn.Module) -> list[str] | None:
     """Return how one rotation of the same vectors differs from another, in sentences; None if it has no words."""
     if not ours.count or not theirs.count:
         same = ours.count == theirs.count
@@ -331,7 +335,7 @@ def _describe_rotation(ours: Rotation, theirs: Rotation, reference: nn.Module) -
     return said
 
 
-def _describe_mixture(ours: Rotation, theirs: Rotation) -> str:
+def _describe_mixture(ours: FittedRotation, theirs: FittedRotation) -> str:
     """Of a map that is no rotation: both members of a pair turn by angles of other pairs, or one sign is wrong."""
     by_channel = ours.first_SC.new_empty(len(ours.first_SC), ours.count)
     a, b = find_pairs(0, ours.count, ours.layout)
@@ -346,7 +350,7 @@ def _describe_mixture(ours: Rotation, theirs: Rotation) -> str:
     return ""
 
 
-def _describe_speeds(ours: Rotation, theirs: Rotation, reference: nn.Module) -> list[str]:
+def _describe_speeds(ours: FittedRotation, theirs: FittedRotation, reference: nn.Module) -> list[str]:
     """Other frequencies: by base and factor where they are powers, by the reference's rule, else all of them."""
     mine, wanted = _find_power(ours), _find_power(theirs)
     if mine and wanted:
@@ -379,7 +383,7 @@ def _describe_speeds(ours: Rotation, theirs: Rotation, reference: nn.Module) -> 
     return [f"rotates its pairs by {mine_words} a position, the reference by {their_words}"]
 
 
-def _follows(rotation: Rotation, rule: dict[str, Any], config: Any) -> bool:
+def _follows(rotation: FittedRotation, rule: dict[str, Any], config: Any) -> bool:
     """Whether frequencies are those of a rule of transformers with these settings."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -393,7 +397,7 @@ def _follows(rotation: Rotation, rule: dict[str, Any], config: Any) -> bool:
     return speeds.shape == rotation.speeds_C.shape and rotation.keeps(speeds)
 
 
-def _find_power(rotation: Rotation) -> tuple[float, float] | None:
+def _find_power(rotation: FittedRotation) -> tuple[float, float] | None:
     """Base and factor of frequencies that are powers of a base, divided by one factor."""
     if (rotation.speeds_C <= 0).any():
         return None

@@ -18,17 +18,17 @@ from clockhands.checking.fitting.reading import (
     ChangeLogits,
     ChangeState,
     Key,
-    Layer,
-    Reading,
+    MeasuredLayer,
+    PassReading,
     find_seen,
     listen,
     read,
     reads_source,
 )
-from clockhands.checking.fitting.rotation import Rotation, fit_rotation
+from clockhands.checking.fitting.rotation import FittedRotation, fit_rotation
 from clockhands.checking.fitting.words import name_scale
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention
+from clockhands.models.tap import TappedAttention
 
 _NEAR = 1e-4
 _LENGTH, _SHORTER = 96, 44
@@ -36,7 +36,7 @@ _NEAR_BY = 12
 
 
 @dataclass(frozen=True)
-class Read:
+class AttentionRead:
     """What one attention of a call was found to do. Shapes: B rows, S new tokens, J keys in the order of the cache.
 
     ``column_BJ`` is the column whose token a key is, -1 for none; ``stood_q_BS`` and ``stood_k_BJ`` are the places of
@@ -44,7 +44,7 @@ class Read:
     """
 
     key: Key
-    attention: Attention
+    attention: TappedAttention
     column_BJ: Tensor
     stood_q_BS: Tensor
     stood_k_BJ: Tensor
@@ -78,7 +78,7 @@ class Call:
     replaced: tuple[Tensor, Tensor] | None
     states: list[Tensor] = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
-    reads: dict[Key, Read] = field(default_factory=dict)
+    reads: dict[Key, AttentionRead] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -214,7 +214,7 @@ def _understand(
     return Call(ids, places, real, kept, new, positions is not None, cache is not None, change == "roll_back", replaced)
 
 
-class Plain:
+class PlainReading:
     """A model read over rows of one token each, every token of ``tokens`` at the places 0 to P - 1.
 
     ``layers`` are its attentions, and ``rotations`` how their queries and their keys rotate, None where they do
@@ -226,7 +226,7 @@ class Plain:
         self.tokens, self.causal = tokens.unique(), subject.causal
         self.length = min(_LENGTH, (subject.facts.limit or _LENGTH) - subject.facts.first)
 
-        def read_rows(tokens: Tensor, sources: set[Key] | None = None) -> Reading:
+        def read_rows(tokens: Tensor, sources: set[Key] | None = None) -> PassReading:
             ids = tokens[:, None].repeat(1, self.length)
             return read(subject.copy_untouched(), entries, ids, Subject.logits, sources)
 
@@ -240,12 +240,12 @@ class Plain:
         alone = list(zip((state[-1:] for state in every.states), last.states, strict=True))
         alone += [(every.attentions[key].k_BHTK[-1:], item.k_BHTK) for key, item in last.attentions.items()]
         if any(size_of(a - b) > _NEAR * size_of(b) for a, b in alone):  # the row matters
-            every = Reading.join([read_rows(token, self.sources) for token in self.tokens[:, None]])
+            every = PassReading.join([read_rows(token, self.sources) for token in self.tokens[:, None]])
         self.entry_NPD = every.states[0] if every.states else None
         self.source_1SD = every.states[1][:1] if len(every.states) > 1 else None
-        self.layers: dict[Key, Layer] = {}
-        self.rotations: dict[Key, tuple[Rotation | None, Rotation | None]] = {}
-        self.across: dict[Key, tuple[Rotation, Rotation]] = {}
+        self.layers: dict[Key, MeasuredLayer] = {}
+        self.rotations: dict[Key, tuple[FittedRotation | None, FittedRotation | None]] = {}
+        self.across: dict[Key, tuple[FittedRotation, FittedRotation]] = {}
         for key, layer in every.measure().items():
             if layer.exact and layer.is_of_text and layer.allowed_ST.shape == (self.length, self.length):
                 self.layers[key] = layer
@@ -256,7 +256,7 @@ class Plain:
                     if queries is not None and keys is not None:
                         self.across[key] = queries, keys
 
-    def read(self, call: Call, key: Key, attention: Attention, strange: bool) -> Read:
+    def read(self, call: Call, key: Key, attention: TappedAttention, strange: bool) -> AttentionRead:
         """Find the places of queries and keys, and the column of each key: its own, else that of any token of the row.
 
         ``strange``: first states were met that are at no place.
@@ -290,14 +290,14 @@ class Plain:
             column[b, j] = torch.where(gaps < math.inf, nearest, torch.where(own & (j < total), j, -1))
             stood_k[b, j] = stands.gather(1, nearest[:, None])[:, 0]
         seen = find_seen(attention.logits_BHST.double()).any(1)
-        return Read(key, attention, column, stood_q, stood_k, seen)
+        return AttentionRead(key, attention, column, stood_q, stood_k, seen)
 
     def is_rotated(self, key: Key, rows_M: Tensor, vectors_MHK: Tensor) -> Tensor:
         """Whether [M] the vectors of each head are as long as those of a token's key, however they are rotated."""
         lengths_MH = self.layers[key].k_BHTK[rows_M, :, 0].norm(dim=-1)
         return ((vectors_MHK.double().norm(dim=-1) / lengths_MH - 1).abs() < _NEAR).all(-1)
 
-    def fit_other_rotation(self, key: Key, calls: Sequence[Call], keys: bool) -> Rotation | None:
+    def fit_other_rotation(self, key: Key, calls: Sequence[Call], keys: bool) -> FittedRotation | None:
         """Fit how the queries or keys of new tokens rotate that are at no place of a plain text, from place 0 on."""
         plain = self.layers[key].sides[keys]
         seen: dict[int, tuple[Tensor, Tensor]] = {}
@@ -321,12 +321,12 @@ class Plain:
         angles = fitted.first_SC - first * fitted.speeds_C
         return replace(fitted, first_SC=angles, second_SC=angles)
 
-    def split(self, key: Key, attention: Attention) -> tuple[Tensor, Tensor]:
+    def split(self, key: Key, attention: TappedAttention) -> tuple[Tensor, Tensor]:
         """Return the products of queries and keys at the scale of a plain text, and what the logits are beyond them."""
         products = self.layers[key].scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
         return products, attention.logits_BHST.double() - products
 
-    def find_bias(self, call: Call, read: Read) -> tuple[Tensor, Tensor]:
+    def find_bias(self, call: Call, read: AttentionRead) -> tuple[Tensor, Tensor]:
         """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
         bias = self.layers[read.key].bias_HST
         q, k = call.new_places_BS, call.places_BT.gather(1, read.at_BJ)
@@ -400,7 +400,7 @@ class Plain:
         yield ""
 
 
-def _fit_steady(x_NHSK: Tensor) -> Rotation | None:
+def _fit_steady(x_NHSK: Tensor) -> FittedRotation | None:
     """Fit how vectors rotate, at the speeds of the first places, or of the last if those are held."""
     own = near = fit_rotation(x_NHSK.flatten(0, 1))
     if own is None or not own.count or own.keeps(own.speeds_C):
@@ -425,7 +425,7 @@ def _take_nearest(places_MP: Tensor, fits_MP: Tensor, near_M: Tensor) -> Tensor:
     return torch.where(gaps < math.inf, places_MP.gather(-1, at[..., None])[..., 0], math.nan)
 
 
-def _find_rotated(rotation: Rotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: Tensor) -> Tensor:
+def _find_rotated(rotation: FittedRotation, plain_MHK: Tensor, x_MHK: Tensor, near_M: Tensor) -> Tensor:
     """Find by how many places vectors are rotated: slow pairs say roughly, faster ones ever more exactly."""
     a, b = rotation.channels
     start, end = (torch.complex(x[..., a], x[..., b]) for x in (plain_MHK.double(), x_MHK))

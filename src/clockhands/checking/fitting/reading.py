@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting.compare import size_of
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention, tap_attention
+from clockhands.models.tap import TappedAttention, tap_attention
 
 Key = tuple[str, int]
 """An attention of a pass: the name of its module, and which of those that this module computes."""
-ChangeLogits = Callable[[Key, Attention], Tensor | None]
+ChangeLogits = Callable[[Key, TappedAttention], Tensor | None]
 ChangeState = Callable[[int, Tensor], Tensor | None]
 """From the number of an entry (see ``find_entries``) and the states [B, S, D] there, to others; None leaves them."""
 _MASKED = 5e3
@@ -29,7 +29,7 @@ _EXACT = 1e-3
 
 
 @dataclass(frozen=True)
-class Layer:
+class MeasuredLayer:
     """What one attention does: ``scale`` times the product of queries and keys, a ``bias``, where ``allowed``.
 
     Shapes: q [B, H, S, K], k [B, H, T, K], bias [H, S, T] (as it was added, 0 where masked), allowed [S, T] (of all
@@ -56,13 +56,13 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PassReading:
     """The attentions of one pass, and the states [B, S, D] at each entry of the model."""
 
-    attentions: dict[Key, Attention]
+    attentions: dict[Key, TappedAttention]
     states: tuple[Tensor, ...]
 
-    def measure(self) -> dict[Key, Layer]:
+    def measure(self) -> dict[Key, MeasuredLayer]:
         """Split each attention; of one text in all rows the scale is that of another, which those rows cannot tell."""
         layers = {key: _split(item) for key, item in self.attentions.items()}
         known = next((layer.scale for layer in layers.values() if layer.exact), None)
@@ -72,7 +72,7 @@ class Reading:
         return layers
 
     @classmethod
-    def join(cls, parts: Sequence[Reading]) -> Reading:
+    def join(cls, parts: Sequence[PassReading]) -> PassReading:
         """Return readings of one row each as one of all rows."""
         heard = {}
         for key, first in parts[0].attentions.items():
@@ -89,7 +89,7 @@ def listen(
     seen: Counter[str] = Counter()
     entered: set[int] = set()
 
-    def change(_: int, attention: Attention) -> Tensor | None:
+    def change(_: int, attention: TappedAttention) -> Tensor | None:
         seen[attention.name] += 1
         return logits((attention.name, seen[attention.name] - 1), attention)
 
@@ -119,24 +119,24 @@ def read(
     ids: Tensor,
     run: Callable[[Subject, Tensor], Any],
     sources: Collection[Key] | None = None,
-) -> Reading:
+) -> PassReading:
     """Read ``run(subject, ids)`` of rows of one token each, in which every token attends to itself.
 
     ``sources`` are the attentions to a source that stays, by default those that look so. Raises whatever the model
     raises.
     """
-    heard: dict[Key, Attention] = {}
+    heard: dict[Key, TappedAttention] = {}
     states: dict[int, Tensor] = {}
 
-    def note(key: Key, attention: Attention) -> Tensor:
+    def note(key: Key, attention: TappedAttention) -> Tensor:
         heard[key] = attention
         return attend_to_itself(attention, None if sources is None else key in sources)
 
     listen(subject.get_module(), entries, len(ids), note, states.__setitem__, partial(run, subject, ids))
-    return Reading(heard, tuple(states[entry] for entry in sorted(states)))
+    return PassReading(heard, tuple(states[entry] for entry in sorted(states)))
 
 
-def attend_to_itself(attention: Attention, source: bool | None = None) -> Tensor:
+def attend_to_itself(attention: TappedAttention, source: bool | None = None) -> Tensor:
     """Return logits by which every token attends to itself alone, or to the first of a ``source`` that stays.
 
     States then depend on the token and its place alone, and not on any mistake of an earlier layer. By default a source
@@ -167,7 +167,7 @@ def carries_beside_attention(subject: Subject, column: int = 0) -> bool:
     return difference(*answers) > TOLERANCE
 
 
-def reads_source(attention: Attention) -> bool:
+def reads_source(attention: TappedAttention) -> bool:
     """Whether keys are those of one text in all rows, and queries are not."""
     return len(attention.q_BHSK) > 1 and _is_one_text(attention.k_BHTK) and not _is_one_text(attention.q_BHSK)
 
@@ -211,7 +211,7 @@ def find_entries(subject: Subject) -> tuple[str, ...]:
     return (own[0], *itertools.islice(other, 1))
 
 
-def _split(attention: Attention, known: float | None = None) -> Layer:
+def _split(attention: TappedAttention, known: float | None = None) -> MeasuredLayer:
     """Split logits into a scale (which may be known) times products, and a bias that all rows share."""
     q, k, logits = (x.double() for x in (attention.q_BHSK, attention.k_BHTK, attention.logits_BHST))
     products = q @ k.mT
@@ -229,7 +229,7 @@ def _split(attention: Attention, known: float | None = None) -> Layer:
     spread = size_of(answered - scale * moved) if moved.numel() else float("inf")
     chosen = int((allowed != allowed[-1:]).flatten(1).any(1).sum()) > 1  # keys by what tokens mean, as an indexer does
     exact = varied and not chosen and spread <= _EXACT * max(1.0, size_of(answered))
-    return Layer(attention.name, q, k, scale, bias, allowed.all(1).all(0) if exact else shared.any(0), exact)
+    return MeasuredLayer(attention.name, q, k, scale, bias, allowed.all(1).all(0) if exact else shared.any(0), exact)
 
 
 def find_seen(logits: Tensor) -> Tensor:

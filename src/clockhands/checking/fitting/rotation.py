@@ -16,13 +16,13 @@ from torch import Tensor
 
 from clockhands.checking.fitting.compare import find_factor, is_near, size_of, wrap
 
-Layout = Literal["halves", "pairs"]
-LAYOUT_WORDS: dict[Layout, str] = {"halves": "halves", "pairs": "neighbouring pairs"}
+PairLayout = Literal["halves", "pairs"]
+LAYOUT_WORDS: dict[PairLayout, str] = {"halves": "halves", "pairs": "neighbouring pairs"}
 _TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Rotation:
+class FittedRotation:
     """How vectors of ``width`` channels turn: ``count`` of them from ``start``, laid out in halves or pairs.
 
     ``first_SC`` and ``second_SC`` are the angles of the first and second member of each pair at S positions; they are
@@ -33,7 +33,7 @@ class Rotation:
     width: int
     start: int
     count: int
-    layout: Layout
+    layout: PairLayout
     first_SC: Tensor
     second_SC: Tensor
     amplitude_C: Tensor
@@ -96,13 +96,13 @@ class Rotation:
         return moved
 
 
-def find_pairs(start: int, count: int, layout: Layout) -> tuple[Tensor, Tensor]:
+def find_pairs(start: int, count: int, layout: PairLayout) -> tuple[Tensor, Tensor]:
     """Return the channels of the first and second members of the pairs."""
     channels = torch.arange(start, start + count)
     return (channels[::2], channels[1::2]) if layout == "pairs" else (channels[: count // 2], channels[count // 2 :])
 
 
-def fit_rotation(x_NSK: Tensor, plain: Tensor | None = None) -> Rotation | None:
+def fit_rotation(x_NSK: Tensor, plain: Tensor | None = None) -> FittedRotation | None:
     """Fit how N vectors turn over S positions, from ``plain`` ones: [N, K] of one token each, or [N, S, K].
 
     By default from those at position 0. None where they do otherwise than mix pairs of channels: other positions enter,
@@ -117,7 +117,7 @@ def fit_rotation(x_NSK: Tensor, plain: Tensor | None = None) -> Rotation | None:
     if not moved:
         gain = find_factor(x, plain, size_of(plain))
         empty = x.new_zeros(length, 0)
-        return None if gain is None else Rotation(width, 0, 0, "halves", empty, empty, empty[0], gain)
+        return None if gain is None else FittedRotation(width, 0, 0, "halves", empty, empty, empty[0], gain)
     # The channels that were seen to turn, and a few more, since slow ones hardly move.
     first, seen = moved[0], moved[-1] + 1 - moved[0]
     seen += seen % 2
@@ -130,7 +130,9 @@ def fit_rotation(x_NSK: Tensor, plain: Tensor | None = None) -> Rotation | None:
     return None
 
 
-def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, layout: Layout) -> Rotation | None:
+def _fit_pairs(
+    x: Tensor, plain: Tensor, size: float, start: int, count: int, layout: PairLayout
+) -> FittedRotation | None:
     a, b = find_pairs(start, count, layout)
     rest = torch.ones(x.shape[-1], dtype=torch.bool)
     rest[a], rest[b] = False, False
@@ -154,7 +156,7 @@ def _fit_pairs(x: Tensor, plain: Tensor, size: float, start: int, count: int, la
     amplitude = lengths[0].mean(0)
     if any(size_of(length - amplitude) > 10 * _TOLERANCE for length in lengths):
         return None
-    return Rotation(x.shape[-1], start, count, layout, angles[0], angles[1], amplitude, gain)
+    return FittedRotation(x.shape[-1], start, count, layout, angles[0], angles[1], amplitude, gain)
 
 
 def scales_by_place(q_BHSK: Tensor, k_BHTK: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.fitting.compare import find_factor, find_ratio, is_near, size_of
-from clockhands.checking.fitting.rotation import LAYOUT_WORDS, Rotation, find_base, fit_speeds, same_angles
+from clockhands.checking.fitting.rotation import LAYOUT_WORDS, FittedRotation, find_base, fit_speeds, same_angles
 
 _SAME = 0.03
 _ROUNDED = (
@@ -168,7 +168,7 @@ def count_keys(count: int, kind: str = "") -> str:
     return f"{count} {kind}key{'s' * (count != 1)}"
 
 
-def describe_rotations(queries: Rotation | None, keys: Rotation | None) -> str:
+def describe_rotations(queries: FittedRotation | None, keys: FittedRotation | None) -> str:
     """Say how the keys of one attention rotate otherwise than its queries; empty if alike, or if that is not known."""
     if queries is None or keys is None:
         return ""
@@ -192,7 +192,7 @@ def describe_rotations(queries: Rotation | None, keys: Rotation | None) -> str:
     return "keys rotate by other angles than queries"
 
 
-def describe_other_rotation(other: Rotation, plain: Rotation) -> str:
+def describe_other_rotation(other: FittedRotation, plain: FittedRotation) -> str:
     """Say how one rotation differs from that of a plain text."""
     if other.count != plain.count:
         return f"rotates {other.count} of {other.width} channels, a whole text {plain.count}"

@@ -12,8 +12,9 @@ from clockhands.checking.models.adapter import Adapter, adapt, adapt_sides, try_
 from clockhands.checking.models.facts import detect
 from clockhands.checking.models.huggingface import HFModel, HFSource
 from clockhands.checking.models.subject import Rebuild, Subject, copied, copy_sharing
-from clockhands.checking.models.tiny import Build, Task, build_model, make_position_audible, tiny_config
+from clockhands.checking.models.tiny import Build, build_model, make_position_audible, tiny_config
 from clockhands.errors import UsageError
+from clockhands.models.door import HeadTask
 
 _SMALL = 20_000_000
 
@@ -38,7 +39,12 @@ def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]
 
 
 def from_model(
-    model: Any, name: str = "", origin: str | None = None, task: Task | None = None, source: Any = None, **optional: Any
+    model: Any,
+    name: str = "",
+    origin: str | None = None,
+    task: HeadTask | None = None,
+    source: Any = None,
+    **optional: Any,
 ) -> list[Subject]:
     """Return subjects of a model in hand: of transformers, a module, an adapter, or a function.
 
@@ -76,7 +82,7 @@ def from_model(
     return subjects
 
 
-def _list_views(task: Task) -> list[tuple[type[HFModel], str]]:
+def _list_views(task: HeadTask) -> list[tuple[type[HFModel], str]]:
     """The adapters of a model of transformers, with the prefix of their checks."""
     return [(HFModel, ""), (HFSource, "source.")] if task == "seq2seq" else [(HFModel, "")]
 

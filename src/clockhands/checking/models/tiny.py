@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,9 +29,9 @@ from transformers.models.auto import modeling_auto
 from clockhands import pretrained
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.models import find_task, read_checked_config
+from clockhands.models.door import HeadTask
 from clockhands.pretrained import load_configuration
 
-Task = Literal["causal", "masked", "seq2seq"]
 _LISTS = {
     "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -48,7 +48,7 @@ class Build:
     """One architecture to build: its transformers name, its task (which head it has), what is set besides the rules."""
 
     type: str
-    task: Task
+    task: HeadTask
     variant: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ def architectures() -> Iterator[Build]:
     decoders, pairs = set(multimodal()["decoders"]["types"]), set(multimodal()["seq2seq"]["types"])
     listed = {name for names in _LISTS.values() for name in names}
     wrappers = (set(_MULTIMODAL) - listed) | (decoders & listed)
-    reading_more: dict[Task, set[str]] = {"causal": wrappers - pairs, "masked": set(), "seq2seq": wrappers & pairs}
+    reading_more: dict[HeadTask, set[str]] = {"causal": wrappers - pairs, "masked": set(), "seq2seq": wrappers & pairs}
     for task, names in reading_more.items():
         for name in sorted({*_LISTS[task], *names}):
             if name in CONFIG_MAPPING and not _find_reason(name, task):
@@ -231,7 +231,7 @@ _TABLE = re.compile(r"(^|\.)(pos|position|positional|rel|relative)_?(emb|enc|tab
 
 def build_model(
     config: PretrainedConfig,
-    task: Task,
+    task: HeadTask,
     seed: int = 0,
     attention: str | None = None,
     cls: type[PreTrainedModel] | None = None,
@@ -254,7 +254,7 @@ def build_model(
     return make_position_audible(model.eval(), seed)
 
 
-def _choose_opener(type_name: str, task: Task) -> Any:
+def _choose_opener(type_name: str, task: HeadTask) -> Any:
     """Return the Auto class of a type; those that read images are built with what reads them."""
     if type_name in multimodal()["axes"]["types"] or type_name not in _LISTS[task]:
         if type_name in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:

@@ -15,14 +15,14 @@ import torch
 from clockhands.checking.checks.check import TOLERANCE, Check, Inapplicable, Measurement, NotANumber, difference
 from clockhands.checking.checks.lengths import repeated
 from clockhands.checking.fitting.causes import explain_check
-from clockhands.checking.fitting.reading import Reading, carries_beside_attention, find_entries, find_seen, read
+from clockhands.checking.fitting.reading import PassReading, carries_beside_attention, find_entries, find_seen, read
 from clockhands.checking.fitting.rotation import scales_by_place, turns_on_ellipses
 from clockhands.checking.models.adapter import describe_raised
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.runtimes.program import Program
 from clockhands.checking.verdict.known_faults import find_fault
-from clockhands.checking.verdict.outcome import Outcome, Verdict
+from clockhands.checking.verdict.outcome import Outcome, VerdictName
 from clockhands.progress import CountProgress, ignore_count, without_bars
 
 _AUDIBLE = "with weights drawn so that position is audible"
@@ -185,7 +185,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     ``earlier`` are the outcomes of the checks before this one, by name without the side.
     """
     evidence, reason, safe = measure(subject, check), "", ""
-    verdict: Verdict = "FAIL"
+    verdict: VerdictName = "FAIL"
     if evidence.inapplicable:
         verdict, reason = "N/A", evidence.inapplicable
     elif evidence.raised:
@@ -257,13 +257,13 @@ def _takes_no_positions(subject: Subject) -> bool:
     return subject.facts.absolute and not subject.takes("positions") and not lost
 
 
-def _read_one_token(subject: Subject) -> Reading:
+def _read_one_token(subject: Subject) -> PassReading:
     """Read a text of one token 15 times over; nothing of what cannot be read so."""
     if subject.module is not None and subject.aligned:
         with contextlib.suppress(Exception):  # a model may raise anything on such a text
             entries = find_entries(subject.copy_untouched())[:1]
             return read(subject.copy_untouched(), entries, subject.tokens(1, 1).repeat(1, 15), Subject.logits)
-    return Reading({}, ())
+    return PassReading({}, ())
 
 
 def _adds_positions(subject: Subject) -> bool:
@@ -413,7 +413,7 @@ def find_property(check: str, subject: Subject) -> Declared | None:
     return None
 
 
-def _judge_vanished(subject: Subject, first: Measurement, evidence: Evidence) -> tuple[Verdict, str]:
+def _judge_vanished(subject: Subject, first: Measurement, evidence: Evidence) -> tuple[VerdictName, str]:
     """Return the verdict on a difference that was gone when it was repeated, and why.
 
     A program has no float64: what is gone with other texts is rounding if it was small.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from clockhands.checking.checks.check import TOLERANCE
 
-Verdict = Literal["PASS", "FAIL", "WARN", "LIBRARY", "PROPERTY", "N/A"]
+VerdictName = Literal["PASS", "FAIL", "WARN", "LIBRARY", "PROPERTY", "N/A"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Outcome:
     """
 
     check: str
-    verdict: Verdict
+    verdict: VerdictName
     size: float | None = None
     confirmed: float | None = None
     note: str = ""
@@ -35,7 +35,7 @@ class Outcome:
     where: str = ""
     thread: str = ""
     seconds: float = 0.0
-    measured: Verdict | Literal[""] = ""
+    measured: VerdictName | Literal[""] = ""
     known: str = ""
     floor: float | None = None
     tokens: int | None = None

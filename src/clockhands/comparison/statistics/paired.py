@@ -25,8 +25,8 @@ from scipy import stats
 
 from clockhands.comparison.statistics.exact import bound_difference, find_difference_p
 from clockhands.comparison.statistics.variance import (
+    GroupSizes,
     Matrix,
-    Sizes,
     VarianceParts,
     centre_error,
     count_effective_groups,
@@ -48,7 +48,7 @@ FEW = 10
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """A mean paired difference with its simultaneous 1 - α interval; ``items`` counts groups of test items.
 
     ``p`` is of this comparison alone, ``adjusted`` for all ``comparisons`` together; ``adjusted`` is below α where the
@@ -71,7 +71,7 @@ class Difference:
     comparisons: int = 1
     block: int = 1
 
-    def within(self, reach: float) -> Difference:
+    def within(self, reach: float) -> PairedDifference:
         """Return the same with its intervals cut at ±reach: two shares of 100 are never further than 100 apart."""
         inner = (max(self.inner[0], -reach), min(self.inner[1], reach))
         return replace(self, low=max(self.low, -reach), high=min(self.high, reach), inner=inner)
@@ -95,7 +95,7 @@ def estimate_difference(
     groups: Sequence[int] | None = None,
     block: int = 1,
     top: float | None = None,
-) -> Difference:
+) -> PairedDifference:
     """Return the mean of ours - theirs, seed by seed and item by item.
 
     ``comparisons`` is m of the simultaneous level 1 - α/m. ``block``: so many neighbouring items, or groups of them,
@@ -107,7 +107,7 @@ def estimate_difference(
     # Two-sided at α/m, and one-sided at α/m on either side for equivalence: that is 1 - 2α.
     reach, inner = (float(stats.t.ppf(1 - share, freedom)) * error for share in (level / 2, level))
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
-    plain = Difference(
+    plain = PairedDifference(
         value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
         find_detectable(centre_error(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups,
         comparisons, block,
@@ -117,7 +117,7 @@ def estimate_difference(
 
 def pair_items(
     ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], groups: Sequence[int] | None, block: int = 1
-) -> tuple[Matrix, Sizes]:
+) -> tuple[Matrix, GroupSizes]:
     """Return the paired differences by group of items (``block`` neighbours of which are one), S × G, and their sizes.
 
     Raises as ``estimate_difference``.
@@ -160,8 +160,13 @@ def name_cells(items_SN: Matrix, most: int = 5) -> str:
 
 
 def widen(
-    gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float | None, alpha: float
-) -> Difference:
+    gap: PairedDifference,
+    ours_SN: Matrix,
+    theirs_SN: Matrix,
+    groups: Sequence[int] | None,
+    top: float | None,
+    alpha: float,
+) -> PairedDifference:
     """Return a difference that is no narrower than exact bounds at a ceiling allow; ``top`` of None: there is none."""
     if top is None:
         return gap
@@ -173,7 +178,9 @@ def widen(
     return gap
 
 
-def _join_bounds(gap: Difference, outer: tuple[float, float], inner: tuple[float, float], p: float) -> Difference:
+def _join_bounds(
+    gap: PairedDifference, outer: tuple[float, float], inner: tuple[float, float], p: float
+) -> PairedDifference:
     """Return a difference whose intervals hold these bounds too, and whose p is no smaller; nothing is promised."""
     return replace(
         gap,
@@ -187,7 +194,7 @@ def _join_bounds(gap: Difference, outer: tuple[float, float], inner: tuple[float
 
 
 def _bound_at_ceiling(
-    gap: Difference, gap_SG: Matrix, sizes_G: Sizes, top: float, alpha: float
+    gap: PairedDifference, gap_SG: Matrix, sizes_G: GroupSizes, top: float, alpha: float
 ) -> tuple[tuple[float, float], tuple[float, float], float]:
     """Return the exact bounds of a difference of shares at 1 - α/m and at 1 - 2α/m, with the p.
 
@@ -205,7 +212,7 @@ def _bound_at_ceiling(
 
 
 def _bound_between_extremes(
-    gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float, alpha: float
+    gap: PairedDifference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float, alpha: float
 ) -> tuple[tuple[float, float], tuple[float, float], float]:
     """Return the same of a score at the ceiling less one at the floor, or the reverse.
 

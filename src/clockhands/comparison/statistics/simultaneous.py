@@ -25,7 +25,7 @@ from scipy import special
 
 from clockhands.comparison.statistics.paired import (
     ALPHA,
-    Difference,
+    PairedDifference,
     estimate_difference,
     estimate_gap,
     widen,
@@ -47,7 +47,7 @@ def compare_with_baseline(
     groups: Sequence[int] | None = None,
     block: int = 1,
     top: float | None = None,
-) -> list[Difference]:
+) -> list[PairedDifference]:
     """Return the difference of each variant from the baseline, with simultaneous 1 - α intervals.
 
     ``theirs``: the baseline's scores of the seeds and items that pair with each variant. ``block``: so many
@@ -65,7 +65,7 @@ def compare_with_baseline(
 
 # A page tells the verdicts of a comparison in its table, its sentences and its figure; each asks for them anew.
 @lru_cache(maxsize=256)
-def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: float) -> tuple[Difference, ...]:
+def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: float) -> tuple[PairedDifference, ...]:
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
     seed_M, seeds_M = np.array([part.seed for part in parts]), np.array([part.seeds for part in parts])
@@ -93,7 +93,7 @@ def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: f
         error = float(error_M[k])
         t = abs(value) / error if error else math.inf if value else 0.0
         differences.append(
-            Difference(
+            PairedDifference(
                 value=value,
                 low=value - reach * error,
                 high=value + reach * error,

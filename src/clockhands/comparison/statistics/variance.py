@@ -19,7 +19,7 @@ from clockhands.errors import UsageError
 from clockhands.shapes import Float
 
 Matrix = Float[np.ndarray, "S N"]
-Sizes = Float[np.ndarray, " G"]
+GroupSizes = Float[np.ndarray, " G"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class VarianceParts:
         return max(float(free_seed), own)
 
 
-def group_items(items_SN: Matrix, groups: Sequence[int] | None) -> tuple[Matrix, Sizes]:
+def group_items(items_SN: Matrix, groups: Sequence[int] | None) -> tuple[Matrix, GroupSizes]:
     """Return the mean over each group of items, S × G, and the groups' sizes; without groups each item is one.
 
     Raises UsageError where there are not as many group numbers as items.
@@ -69,7 +69,7 @@ def group_items(items_SN: Matrix, groups: Sequence[int] | None) -> tuple[Matrix,
     return sums_SG / sizes_G, sizes_G.astype(np.float64)
 
 
-def estimate_parts(gap_SG: Matrix, sizes_G: Sizes) -> tuple[float, VarianceParts]:
+def estimate_parts(gap_SG: Matrix, sizes_G: GroupSizes) -> tuple[float, VarianceParts]:
     """Return the mean over items, and what its variance is made of.
 
     Where groups differ in size the mean is a ratio; it is linearised (Cochran 1977, section 6.3), so that a large group
@@ -88,7 +88,7 @@ def estimate_parts(gap_SG: Matrix, sizes_G: Sizes) -> tuple[float, VarianceParts
     return value, VarianceParts(by_seed, by_item, float((rest_SG**2).sum()) / cells / (seeds * groups), seeds, groups)
 
 
-def count_effective_groups(sizes_G: Sizes) -> float:
+def count_effective_groups(sizes_G: GroupSizes) -> float:
     """Return how many groups of equal size tell as much as these (Kish 1965)."""
     return float(sizes_G.sum() ** 2 / (sizes_G**2).sum())
 

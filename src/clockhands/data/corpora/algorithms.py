@@ -45,7 +45,7 @@ REARRANGED = 60
 
 
 @dataclass(frozen=True)
-class Task:
+class Algorithm:
     """One task: functions that draw a string of at most a given length, answer it, and rearrange its symbols.
 
     What ``rearrange`` makes is as likely to be drawn as the string itself. ``shortest`` is the least length there is.
@@ -268,15 +268,15 @@ def _rearrange_binary(symbols: Symbols, rng: random.Random, *, operator: str) ->
     return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
 
 
-def _make_binary(operator: str) -> Task:
-    return Task(
+def _make_binary(operator: str) -> Algorithm:
+    return Algorithm(
         partial(_draw_binary, operator=operator), partial(_solve_binary, operator=operator),
         partial(_rearrange_binary, operator=operator), 3,
     )  # fmt: skip
 
 
-def _make_letters(alphabet: str, solve: Callable[[Symbols], Symbols]) -> Task:
-    return Task(lambda length, rng: rng.choices(alphabet, k=length), solve, shuffle)
+def _make_letters(alphabet: str, solve: Callable[[Symbols], Symbols]) -> Algorithm:
+    return Algorithm(lambda length, rng: rng.choices(alphabet, k=length), solve, shuffle)
 
 
 Name: TypeAlias = Literal[
@@ -287,39 +287,41 @@ Name: TypeAlias = Literal[
 ]  # fmt: skip
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TASKS: dict[str, Task] = {
+TASKS: dict[str, Algorithm] = {
     "even-pairs": _make_letters("01", lambda s: [str(int(s[0] != s[-1]))]),
     "parity": _make_letters("01", lambda s: [str(s.count("1") % 2)]),
-    "modular-arithmetic": Task(
+    "modular-arithmetic": Algorithm(
         _draw_arithmetic, lambda s: [str(evaluate(s))], partial(_shuffle_among, groups=(DIGITS, "+-*"))
     ),
-    "cycle-navigation": Task(
+    "cycle-navigation": Algorithm(
         lambda length, rng: rng.choices(("stay", "right", "left"), k=length),
         lambda s: [str((s.count("right") - s.count("left")) % MODULUS)],
         shuffle,
     ),
-    "stack-manipulation": Task(_draw_stack, _solve_stack, _rearrange_stack),
+    "stack-manipulation": Algorithm(_draw_stack, _solve_stack, _rearrange_stack),
     "reverse": _make_letters("01", lambda s: s[::-1]),
-    "modular-arithmetic-brackets": Task(
+    "modular-arithmetic-brackets": Algorithm(
         _draw_brackets, lambda s: [str(evaluate(s))], partial(_shuffle_among, groups=(DIGITS,))
     ),
-    "solve-equation": Task(_draw_equation, _solve_equation, _rearrange_equation, 3),
+    "solve-equation": Algorithm(_draw_equation, _solve_equation, _rearrange_equation, 3),
     "duplicate": _make_letters("01", lambda s: s + s),
-    "missing-duplicate": Task(_draw_missing, _solve_missing, _rearrange_missing, 2),
+    "missing-duplicate": Algorithm(_draw_missing, _solve_missing, _rearrange_missing, 2),
     "odds-first": _make_letters("01", lambda s: s[1::2] + s[::2]),
     "binary-addition": _make_binary("+"),
     "binary-multiplication": _make_binary("×"),
     # A number above 0 in so many bits, and its root rounded down in half as many, rounded up; the highest bit first.
-    "square-root": Task(
+    "square-root": Algorithm(
         lambda length, rng: list(f"{rng.randrange(1, 2**length):0{length}b}"),
         lambda s: list(f"{isqrt(int(''.join(s), 2)):0{-(-len(s) // 2)}b}"),
         shuffle,
     ),
     "bucket-sort": _make_letters(DIGITS, sorted),
     "copy": _make_letters(LETTERS, list),
-    "addition": Task(_draw_addition, lambda s: list(str(sum(map(int, "".join(s).split("+"))))), _rearrange_addition, 3),
+    "addition": Algorithm(
+        _draw_addition, lambda s: list(str(sum(map(int, "".join(s).split("+"))))), _rearrange_addition, 3
+    ),
     "sort": _make_letters(LETTERS, sorted),
-    "recall": Task(_draw_recall, _solve_recall, _rearrange_recall, 4),
+    "recall": Algorithm(_draw_recall, _solve_recall, _rearrange_recall, 4),
 }
 assert set(TASKS) == set(get_args(Name))
 
@@ -382,7 +384,7 @@ def algorithms(
 
 
 def _draw_split(
-    task: Task, lengths: Sequence[int], size: int, parts: range, rng: random.Random, *, repeat: bool = False
+    task: Algorithm, lengths: Sequence[int], size: int, parts: range, rng: random.Random, *, repeat: bool = False
 ) -> list[Pair]:
     """Draw strings of these ``parts``, each once, or with ``repeat`` as often as it is drawn.
 

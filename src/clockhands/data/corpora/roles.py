@@ -98,7 +98,7 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class RoleSentence:
     """``agent`` did ``verb`` to ``patient``."""
 
     agent: Phrase
@@ -106,9 +106,9 @@ class Sentence:
     patient: Phrase
 
     @property
-    def swapped(self) -> Sentence:
+    def swapped(self) -> RoleSentence:
         """The twin, whose roles are swapped."""
-        return Sentence(self.patient, self.verb, self.agent)
+        return RoleSentence(self.patient, self.verb, self.agent)
 
     @property
     def phrases(self) -> list[Phrase]:
@@ -132,11 +132,11 @@ class Grammar:
     clauses: float
     depth: int
 
-    def draw(self, rng: random.Random) -> Sentence:
+    def draw(self, rng: random.Random) -> RoleSentence:
         """Draw a sentence; no two participants have the same head."""
         while True:
             verb = rng.choice(sorted(VERBS))
-            sentence = Sentence(self._draw_phrase(rng, self.depth), verb, self._draw_phrase(rng, self.depth))
+            sentence = RoleSentence(self._draw_phrase(rng, self.depth), verb, self._draw_phrase(rng, self.depth))
             heads = [phrase.head for phrase in sentence.phrases]
             if len(set(heads)) == len(heads):
                 return sentence
@@ -161,7 +161,7 @@ class Grammar:
         return sentence.to_pair(), sorted((other.to_pair() for other in others), key=lambda pair: pair.source)
 
 
-def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
+def rearrange(sentence: RoleSentence, rng: random.Random) -> RoleSentence:
     """Return a sentence in which the same words have other parts, drawn at random; it is as likely as the first.
 
     Participants, verbs, adjectives and places change their parts, and so do who acts in a clause and who is acted on.
@@ -193,7 +193,7 @@ def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
         return replace(carriers.pop(), clause=clause)
 
     agent, patient = (sentence.agent, sentence.patient)[:: rng.choice((1, -1))]
-    return Sentence(fill(agent), verbs[0], fill(patient))
+    return RoleSentence(fill(agent), verbs[0], fill(patient))
 
 
 PATIENCE = 1000

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from clockhands.attention import RecordedAttention, is_installed, record
 from clockhands.model.attention import Attention
 from clockhands.model.stack import Stack
-from clockhands.models.tap import Attention as TappedAttention
-from clockhands.models.tap import follow_modules, tap_attention
+from clockhands.models.tap import TappedAttention, follow_modules, tap_attention
 from clockhands.shapes import Bool, Float, Tensor
 
 MASK_LOGIT = -3e4

@@ -22,7 +22,7 @@ from clockhands.report.figures.palette import DIVERGING, FAINT, GREY, INK, PAPER
 from clockhands.report.text import format_number
 from clockhands.streams import replace_controls
 
-Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+FloatArray: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 SMALLEST = 10.0
 """Points of the smallest letters: 9 pixels where a figure is drawn for a phone of 360."""
 
@@ -156,7 +156,7 @@ class Tiles(Heatmap):
             raise DataError(f"{where} has {len(mark.names)} names for {len(mark.x) * len(mark.y)} tiles")
 
 
-def _make_array(mark: Mark) -> Values:
+def _make_array(mark: Mark) -> FloatArray:
     """Return ``z`` as an array [rows, columns]; a missing cell is NaN."""
     return np.array([[np.nan if cell is None else cell for cell in row] for row in mark.z], dtype=float)
 
@@ -186,13 +186,13 @@ def _choose_step(count: int, room: float, size: float) -> int:
     return next(step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power) if step >= least)
 
 
-def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:
+def _write_cells(ax: Axes, values: FloatArray, image: AxesImage) -> None:
     """Write each value into its cell, light or dark, whichever is read more easily there."""
     largest = float(np.nanmax(np.abs(values)))
     decimals = max(0, 1 - math.floor(math.log10(largest))) if 0 < largest < math.inf else 0
     if decimals > 4:
         return
-    colours: Values = image.to_rgba(values)
+    colours: FloatArray = image.to_rgba(values)
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             text = f"{value:z.{min(decimals, 2)}f}".replace("-", "−")
@@ -200,7 +200,7 @@ def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:
             ax.text(column, row, text, ha="center", va="center", fontsize=SMALLEST, color=colour)
 
 
-def choose_text_colour(ground: Values) -> str:
+def choose_text_colour(ground: FloatArray) -> str:
     """Return white or black, whichever contrasts more with a ground of these shares of red, green and blue.
 
     The contrast is that of WCAG 2.2; at a luminance of 0.179 both have the same, of 4.58.
@@ -215,7 +215,7 @@ RIM_ORDER = 2.1
 """Where rims of lines lie: above every area, below every line, so that no rim cuts another line."""
 
 
-class Line(MarkKind):
+class LineMark(MarkKind):
     """``y`` over ``x``, with error bars from ``low`` to ``high``; few points get markers."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
@@ -287,7 +287,7 @@ class Bars(MarkKind):
         return bars
 
 
-class Stack(Bars):
+class StackMark(Bars):
     """One layer of stacked bars; negative layers grow downwards. A line of paper parts it from its neighbours."""
 
     edge = 0.8
@@ -355,10 +355,10 @@ class _VLine(_HLine):
 
 
 KINDS: dict[str, type[MarkKind]] = {
-    "line": Line,
+    "line": LineMark,
     "points": Points,
     "bars": Bars,
-    "stack": Stack,
+    "stack": StackMark,
     "band": _Band,
     "heatmap": Heatmap,
     "tiles": Tiles,

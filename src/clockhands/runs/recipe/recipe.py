@@ -27,7 +27,7 @@ from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.runs.recipe.tables import (
     SECTIONS,
     TABLES,
-    Tables,
+    RecipeTables,
     add_default_position,
     add_default_tokenizer,
     apply_overrides,
@@ -71,7 +71,7 @@ class Recipe:
     model: TransformerConfig
     batches: Batching
     training: Training
-    tables: Tables
+    tables: RecipeTables
 
     @property
     def task(self) -> Task:
@@ -178,7 +178,7 @@ def vary_recipe(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
     return make_recipe(recipe.tables, overrides, source="the varied recipe")
 
 
-def read_tables(path: str | Path) -> Tables:
+def read_tables(path: str | Path) -> RecipeTables:
     """Read the tables of a recipe file, unchecked, with absolute paths.
 
     Raises DataError if there is no such file or it is not TOML, ConfigError for a key outside any table.
@@ -215,7 +215,7 @@ def _read_corpus(table: Mapping[str, Any], faults: list[str]) -> tuple[str, dict
     return name, options, None if wrong else CORPORA[name].find_task(options)
 
 
-def _choose_architecture(tables: Tables, task: Task | None) -> Any:
+def _choose_architecture(tables: RecipeTables, task: Task | None) -> Any:
     """Return ``kind`` of [model] or of its preset, unchecked, or else the architecture for a task."""
     preset = PRESETS.find(tables["model"].get("preset")) or {}
     return {"kind": DEFAULT_ARCHITECTURES[task or "translation"], **preset, **tables["model"]}["kind"]
@@ -226,7 +226,7 @@ def _find_text_length(batches: Batching, architecture: object) -> int | None:
     return batches.max_length if architecture == "encoder-decoder" else batches.window
 
 
-def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str]) -> TransformerConfig | None:
+def _read_model(tables: RecipeTables, corpus: str, task: Task | None, faults: list[str]) -> TransformerConfig | None:
     """Read the model; what is wrong with it joins ``faults``, once, for the key that causes it."""
     position, known = tables["position"], list_model_options()
     own = {key: value for key, value in tables["model"].items() if key != "preset"}

@@ -24,7 +24,7 @@ from clockhands.runs.folder import find_model_folder
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.schemes import CATALOGUE, Composition
 
-Tables = dict[str, dict[str, Any]]
+RecipeTables = dict[str, dict[str, Any]]
 """The tables of a recipe by name; values are plain data."""
 SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching, "training": Training}
 """The tables that are read into settings each."""
@@ -88,7 +88,7 @@ def _as_table(side: Any) -> dict[str, Any]:
     return spell_out_short_forms(written) if isinstance(written, Mapping) else {}
 
 
-def select_tables(tables: Mapping[str, Any], faults: list[str]) -> Tables:
+def select_tables(tables: Mapping[str, Any], faults: list[str]) -> RecipeTables:
     """Return the values that are tables of a recipe; what is none, or of no recipe, joins ``faults``."""
     faults += [describe_unknown("table", name, TABLES) for name in tables if name not in TABLES]
     known = {name: dict(tables[name]) for name in TABLES if isinstance(tables.get(name), Mapping)}
@@ -102,7 +102,7 @@ def select_tables(tables: Mapping[str, Any], faults: list[str]) -> Tables:
     return known
 
 
-def add_default_position(tables: Tables) -> Tables:
+def add_default_position(tables: RecipeTables) -> RecipeTables:
     """Return the tables with the preset's scheme, or the paper's, where ``[position]`` names none.
 
     What short forms of ``[position]`` stand for is spelled out.
@@ -117,7 +117,7 @@ def add_default_position(tables: Tables) -> Tables:
     return {**tables, "position": position}
 
 
-def add_default_tokenizer(tables: Tables) -> Tables:
+def add_default_tokenizer(tables: RecipeTables) -> RecipeTables:
     """Return the tables with the corpus's kind of tokenizer where ``[tokenizer]`` asks for no kind, size or name."""
     table, corpus = tables.get("tokenizer", {}), CORPORA.find(_get_selector(tables, "data"))
     if corpus is None or {"kind", "vocabulary", "min_frequency", "name"} & table.keys():
@@ -138,7 +138,7 @@ def split_by_side(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, 
         yield side, own if alone else {**common, **own}
 
 
-def make_paths_absolute(tables: Tables, base: Path) -> Tables:
+def make_paths_absolute(tables: RecipeTables, base: Path) -> RecipeTables:
     """Return the tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
     moved = dict(tables)
     for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
@@ -160,8 +160,8 @@ def make_absolute(value: Any, base: Path) -> Any:
 
 
 def apply_overrides(
-    tables: Tables, overrides: Mapping[str, Any], *, written: bool = False, faults: list[str] | None = None
-) -> Tables:
+    tables: RecipeTables, overrides: Mapping[str, Any], *, written: bool = False, faults: list[str] | None = None
+) -> RecipeTables:
     """Return a copy of the tables with these dotted keys set; ``written``: their values are text, parsed first.
 
     Keys on which others depend come first, whatever the order of ``overrides``: corpus and preset, then schemes. What
@@ -197,7 +197,7 @@ def apply_overrides(
     return changed
 
 
-def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
+def _set_key(tables: RecipeTables, dotted: str, value: Any, *, written: bool) -> None:
     """Set one key. Raises UsageError, with the nearest name, for a table, a part or a key that does not exist."""
     table, _, key = dotted.rpartition(".")
     place: Any = tables
@@ -256,7 +256,7 @@ def _enter(place: Any, name: str | int) -> Any:
     return place[name]
 
 
-def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
+def inherit_tables(tables: RecipeTables, overrides: Mapping[str, Any]) -> RecipeTables:
     """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
 
     The values are those of the folder ``training.begin_from``, which ``overrides`` may set. A recipe that leaves
