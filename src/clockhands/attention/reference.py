@@ -50,7 +50,7 @@ def attend_reference(
 
 
 def compute_recorded(request: AttentionRequest, *, rotate_back: bool = True) -> RecordedAttention:
-    """Call every hook in its order, and keep every tensor; ``rotate_back``: the last of them too."""
+    """Call every hook in its order, and keep every tensor; ``rotate_back``: also call the last hook."""
     # ``encode`` and ``locate`` come before attention, and ``make_request`` has rotated q, k and v.
     scheme, at, v, mask = request.scheme, request.at, request.v_BHTK, request.compute_mask()
     logits = at.q @ at.k.transpose(-1, -2) * request.scale

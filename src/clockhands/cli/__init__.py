@@ -67,11 +67,10 @@ class Parser(argparse.ArgumentParser):
             unread = message.removeprefix(mark).split()
             message = f"unexpected argument {' '.join(unread)!r}"
             if strange := next((word for word in unread if word.startswith("-")), ""):
+                # One is suggested only where it is near: `--help` lists them all.
                 known = list(self._option_string_actions)
-                nearest = suggest_nearest(strange, known)
-                # Only where one is near: `--help` lists them.
-                near = difflib.get_close_matches(strange[2:], [name[2:] for name in known])
-                message = f"there is no option {strange!r}{nearest if near and nearest.endswith('?') else ''}"
+                near = difflib.get_close_matches(strange.lstrip("-"), [name.lstrip("-") for name in known])
+                message = f"there is no option {strange!r}{suggest_nearest(strange, known) if near else ''}"
         raise UsageError(f"{message} (`{self.prog} --help` explains)")
 
 

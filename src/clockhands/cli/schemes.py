@@ -203,7 +203,8 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
         lines += [f"costs      {page.cost:.2f} times the time of no position ({read_costs()['setting']})"]
     for label, values in page.numbers.items():
         lines += [f"{label:<10} {', '.join(f'{value:.6g}' for value in values)}"]
-    lines += [f"{'' if number else 'not':<10} {limit}" for number, limit in enumerate(page.limits)]
+    labels = ["not", *[""] * len(page.limits)]
+    lines += [f"{label:<10} {limit}" for label, limit in zip(labels, page.limits, strict=False)]
     lines += ["keeps      every law" + (", except" if page.excuses else "")]
     lines += [f"  {law}: {reason}" for law, reason in page.excuses.items()]
     lines += ["", "declares"]

@@ -334,7 +334,7 @@ def make_cache_finding(written: WriteCheck, chosen: Judged, plain: Judged, *, ou
         verdict += (
             f" After a text of {written.longest:,} tokens, one of {trained:,} gives logits that differ by up to "
             f"{written.stale:.2g} from those in a fresh process: transformers keeps the base of the longer text until "
-            "it reads a shorter one than that."
+            f"it reads one of fewer than {trained:,} tokens."
         )
     return Finding(
         "extend.cache",

@@ -237,8 +237,7 @@ def open_subject(
 ) -> Subject:
     """Open a folder, or a name on the Hugging Face hub, for ``inspect``; of an encoder-decoder, one ``side``.
 
-    ``tokenizer``: an opened one, in place of the checkpoint's own. That is then not read, except that of a run, which
-    is opened whole.
+    ``tokenizer``: an opened one. The checkpoint's own is then not read; a run is opened whole, its tokenizer too.
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
     path, a position setting that is not understood, pickled or damaged weights, code that needs trust, a model too
     large, and one that does not turn token ids into one state per token; UsageError for a device that is not in this

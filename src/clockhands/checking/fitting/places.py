@@ -112,9 +112,9 @@ class Call:
 
     @property
     def derailed(self) -> bool:
-        """Whether a token that attends to itself alone leaves one layer as it should not: a value, or what is no place.
+        """Whether some layer finds all its queries at known places and a later one does not.
 
-        Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
+        The layer before then passed on the wrong value. Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
         """
         known = []
         for heard in self.reads.values():
@@ -123,7 +123,7 @@ class Call:
         return any(known[:1]) and not all(known)
 
     def name(self, check: str) -> str:
-        """Name it as what is read in it."""
+        """Say in words what kind of text this call reads."""
         if self.cached and self.past:
             return "each decode step" if self.new == 1 else "each later chunk"
         if check.startswith("packing."):
@@ -265,13 +265,13 @@ class PlainReading:
         queries, keys_BJHK = attention.q_BHSK.transpose(1, 2), attention.k_BHTK.transpose(1, 2)
         stood_q = self.locate(key, False, queries, rows[:, call.is_new], call.new_places_BS)
         count, total = keys_BJHK.shape[1], call.total
-        numbers, right = torch.arange(count, device=rows.device), -1
+        numbers, best_hits = torch.arange(count, device=rows.device), -1
         for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
-            begun = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
-            near, own = places.gather(1, begun), rows.gather(1, begun)
+            guess = (numbers + start).clamp(max=total - 1).expand(len(rows), -1).clone()
+            near, own = places.gather(1, guess), rows.gather(1, guess)
             stood = self.locate(key, True, keys_BJHK, own, near)
-            if (hits := int((stood == near).sum())) > right:
-                column, stood_k, right = begun, stood, hits
+            if (hits := int((stood == near).sum())) > best_hits:
+                column, stood_k, best_hits = guess, stood, hits
         stale = torch.zeros_like(column, dtype=torch.bool)
         if call.replaced is not None and count >= (old := call.replaced[0].shape[1]):
             stands = self.locate(key, True, keys_BJHK[:, :old], self.rows(call.replaced[0]), call.replaced[1])
@@ -414,6 +414,7 @@ def _fit_steady(x_NHSK: Tensor) -> FittedRotation | None:
 
 
 def _match(table_MPD: Tensor, x_MD: Tensor, near_M: Tensor) -> Tensor:
+    """Return the place [M] at which each vector's own table holds it, nearest to where it is looked for; NaN if none."""
     gaps = (table_MPD - x_MD[..., None, :].to(table_MPD.dtype)).abs().amax(-1) / size_of(table_MPD)
     places = torch.arange(table_MPD.shape[-2], device=x_MD.device)
     return _take_nearest(places.double().expand_as(gaps), ~(gaps > _NEAR), near_M)

@@ -258,7 +258,7 @@ def _takes_no_positions(subject: Subject) -> bool:
 
 
 def _read_one_token(subject: Subject) -> PassReading:
-    """Read a text of one token 15 times over; nothing of what cannot be read so."""
+    """Read one token repeated 15 times; an empty reading where the model cannot."""
     if subject.module is not None and subject.aligned:
         with contextlib.suppress(Exception):  # a model may raise anything on such a text
             entries = find_entries(subject.copy_untouched())[:1]

@@ -138,6 +138,7 @@ def _split(
     of x.
     """
     at_mean, at_both = runs or (layer.replay(mean), layer.replay(mean + position))
+    # The positions that μ alone would get: kept apart from those of the real input.
     unfrozen_mean, frozen = at_mean, None
     if layer.needs_freezing:
         frozen = FrozenNormsAndPositions(layer.module, layer.scheme)

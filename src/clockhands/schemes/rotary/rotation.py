@@ -30,7 +30,7 @@ from clockhands.shapes import Float, Tensor
 _count_modes, _peek_transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
 Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 19
-"""Bytes that one thread rotates at a time, which its cache holds with those that they become."""
+"""Bytes of input that one thread rotates at a time, so that input and output fit its cache."""
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
 
 
@@ -39,7 +39,8 @@ class Memo:
 
     All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
     tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
-    inference mode (its tensors have no version and cannot serve a later backward pass), or while a program follows.
+    inference mode (its tensors have no version and cannot serve a later backward pass), or while torch.compile or make_fx
+    traces.
 
     Args:
         slots: for how many tensors something is kept; with 0 it is computed anew every time.
@@ -167,7 +168,10 @@ def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torc
     """
     channels = 2 * cos.shape[-1]
     if channels > width:
-        raise UsageError(f"{channels} channels of each head are to be rotated, and these heads have {width}")
+        raise UsageError(
+            f"{channels} channels of each head are to be rotated, and these heads have {width}; build the scheme with "
+            f"head_dim={width}"
+        )
     if cos.requires_grad or torch.compiler.is_compiling() or _count_modes() > 0:
         return _FormulaTable(cos, sin, layout)
     if layout == "interleaved":
