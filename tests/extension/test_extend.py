@@ -16,14 +16,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from clockhands.errors import ClockhandsWarning, UsageError
-from clockhands.extension import Plan, Tuning, extend
+from clockhands.extension import ExtensionPlan, Tuning, extend
 from clockhands.findings import Findings
 from clockhands.models import open_language_model
 from tests.runs.tiny import make_config, save_model
 
 ROOT = Path(__file__).parents[2]
 TEXT = "The clock has many hands, and each turns at its own speed. " * 60
-PLAN = Plan([TEXT], "text", 64, 128, texts=8, items=10, evaluations=2, command="c")
+PLAN = ExtensionPlan([TEXT], "text", 64, 128, texts=8, items=10, evaluations=2, command="c")
 
 
 class Stop(Exception):

@@ -21,7 +21,7 @@ from clockhands.errors import UsageError
 from clockhands.options import Count, Positive, Range, Seed
 
 if TYPE_CHECKING:
-    from clockhands.extension import Plan, Tuning
+    from clockhands.extension import ExtensionPlan, Tuning
     from clockhands.findings import Findings
     from clockhands.models import LanguageModel
 
@@ -135,8 +135,8 @@ def run(options: Options) -> int:
     return 0
 
 
-def _open(options: Options) -> tuple[LanguageModel, Plan]:
-    from clockhands.extension import Plan
+def _open(options: Options) -> tuple[LanguageModel, ExtensionPlan]:
+    from clockhands.extension import ExtensionPlan
     from clockhands.models import to_language_model
 
     model = to_language_model(open_model(options, {}, masked=True), "extend", masked=True)
@@ -150,7 +150,7 @@ def _open(options: Options) -> tuple[LanguageModel, Plan]:
             "factor of 1 or more"
         )
     documents, text = _read_text(model, options)
-    plan = Plan(
+    plan = ExtensionPlan(
         documents, text, trained, longest, options.texts, options.items, options.evaluations, options.margin,
         options.seed, make_tuning(options), write_command("extend", options, UNTOLD),
     )  # fmt: skip

@@ -73,7 +73,7 @@ def compose(
 ) -> str:
     """Return the page around figures that are drawn already: ``drawn`` holds them by the id of the finding.
 
-    ``script``: as in ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, to be linked.
+    ``script``: as in ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, and linked.
     """
     findings = _shorten_all_paths(findings)
     sections, groups = _arrange_sections(findings, drawn)

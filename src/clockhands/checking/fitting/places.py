@@ -114,7 +114,8 @@ class Call:
     def derailed(self) -> bool:
         """Whether some layer finds all its queries at known places and a later one does not.
 
-        The layer before then passed on the wrong value. Queries and keys of the next are then at no place, which says nothing of what the layer before sees.
+        An earlier layer then passed on the wrong value: what follows is at no place, which says nothing of what that
+        layer sees.
         """
         known = []
         for heard in self.reads.values():
@@ -414,7 +415,7 @@ def _fit_steady(x_NHSK: Tensor) -> FittedRotation | None:
 
 
 def _match(table_MPD: Tensor, x_MD: Tensor, near_M: Tensor) -> Tensor:
-    """Return the place [M] at which each vector's own table holds it, nearest to where it is looked for; NaN if none."""
+    """Return the place at which each vector's own table holds it, nearest to where it is looked for; NaN if none."""
     gaps = (table_MPD - x_MD[..., None, :].to(table_MPD.dtype)).abs().amax(-1) / size_of(table_MPD)
     places = torch.arange(table_MPD.shape[-2], device=x_MD.device)
     return _take_nearest(places.double().expand_as(gaps), ~(gaps > _NEAR), near_M)

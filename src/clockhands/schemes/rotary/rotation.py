@@ -39,8 +39,8 @@ class Memo:
 
     All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
     tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
-    inference mode (its tensors have no version and cannot serve a later backward pass), or while torch.compile or make_fx
-    traces.
+    inference mode (its tensors have no version and cannot serve a later backward pass), or while torch.compile or
+    make_fx traces.
 
     Args:
         slots: for how many tensors something is kept; with 0 it is computed anew every time.
