@@ -189,3 +189,36 @@ def test_a_worker_that_dies_is_run_again(tmp_path: Path) -> None:
 def test_a_cluster_that_is_not_there_is_told() -> None:
     with pytest.raises(ClockhandsError, match=r"^no Ray cluster answers at ray://127\.0\.0\.1:9 \(.*'ray stop'"):
         list(Cluster("ray://127.0.0.1:9", 1, 0.0).run([], TrialProgress()))
+
+
+OWN_SCHEME = """
+from clockhands.schemes import CATALOGUE, Sinusoidal
+
+@CATALOGUE.register("mine")
+class Mine(Sinusoidal):
+    "A scheme of the user's own."
+"""
+OWN_SCRIPT = """
+import sys
+sys.path[:0] = {path!r}
+{register}
+from tests.comparison.planted import plan
+from clockhands.comparison.execution import run_plan
+if __name__ == "__main__":
+    done = run_plan(plan(vary={{"position.scheme": ["sinusoidal", "mine"]}}, seeds=1), {out!r}, workers=2)
+    print([(trial.status, trial.error) for trial in done.trials])
+"""
+
+
+@pytest.mark.parametrize("in_module", [True, False])
+def test_a_scheme_that_the_users_module_registered_is_known_to_the_workers(tmp_path: Path, in_module: bool) -> None:
+    """In workers its name was unknown, so that all of its trials failed after the others were trained."""
+    (tmp_path / "own_scheme.py").write_text(OWN_SCHEME)
+    script, out = tmp_path / "script.py", tmp_path / "out"
+    register = "import own_scheme" if in_module else OWN_SCHEME
+    script.write_text(OWN_SCRIPT.format(path=[*sys.path, str(tmp_path)], register=register, out=str(out)))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=240)
+    if in_module:
+        assert done.stdout.strip() == "[('finished', None), ('finished', None)]", done.stderr
+    else:
+        assert "the scheme 'mine' is registered in the script that was started" in done.stderr and not out.exists()

@@ -18,7 +18,7 @@ from tokenizers import processors
 from clockhands.cli import main
 from clockhands.data import Corpus, Pair
 from clockhands.data.tokens import train_tokenizers
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.exploring import support
 from clockhands.exploring.model_data import describe_model
 from clockhands.exploring.page import EXAMPLES, describe_offer, make_page, prepare_checkpoint
@@ -267,6 +267,27 @@ def test_what_a_page_does_not_run_is_recorded_with_the_reason(tmp_path: Path) ->
     )
     subject.tokenizer = None
     assert describe_offer(subject, str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize("texts", [[], ["Tom bit a dog"]])
+@pytest.mark.parametrize("weight", ["lm_head.weight", "model.layers.0.self_attn.q_proj.weight"])
+@torch.no_grad()
+def test_a_model_whose_logits_overflow_is_refused(tmp_path: Path, weight: str, texts: list[str]) -> None:
+    """A page was written: its logits "differ by up to nan", or without sentences nothing was run."""
+    model = make_model("llama")
+    model.get_parameter(weight).mul_(3e38)
+    model.save_pretrained(tmp_path)
+    make_tokenizer(starts=True).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="gives NaN or infinite numbers for random tokens"):
+        prepare_checkpoint(str(tmp_path), "theirs", "theirs", texts)
+
+
+@torch.no_grad()
+def test_weights_beyond_half_precision_are_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    run.model.transformer.encoder.blocks[0].feed_forward.up.weight[0, 0] = 7e4
+    with pytest.raises(UsageError, match=r"up to 65,504, and those of encoder.blocks.0.feed_forward.up.weight are"):
+        describe_model(run, "key", "label", "task", [])
 
 
 def test_inspect_offers_a_page_in_which_the_model_runs_and_counts_its_parameters_alike(checkpoint: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import multiprocessing
 import os
@@ -72,6 +73,8 @@ def run_plan(
         devices = {plan.get_recipe(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
         for device in sorted(devices - {"auto", "cpu"}):
             open_device(device, "training.device")
+    for variant in plan.variants:
+        find_modules(plan.get_recipe(variant.name, plan.seeds[0]))
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     progress = progress or TrialProgress()
 
@@ -101,7 +104,40 @@ def make_job(comparison: Comparison, variant: str, seed: int, out: Path, threads
     overrides = {"training.max_steps": cost.steps, "training.threads": threads, "training.save_minutes": 0.0}
     recipe = vary_recipe(plan.get_recipe(variant, seed), {**cost.changes, **overrides})
     folder = out / RUNNING / f"{plan.variants.index(plan.variant(variant))}-{seed}"
-    return Job(recipe.tables, variant, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)
+    return Job(
+        recipe.tables,
+        variant,
+        seed,
+        plan.metric,
+        plan.target,
+        plan.inside,
+        str(folder.absolute()),
+        keep,
+        find_modules(recipe),
+    )
+
+
+def find_modules(recipe: Recipe) -> tuple[str, ...]:
+    """Return the modules outside of this package that registered a scheme or a corpus which a recipe names.
+
+    Raises UsageError for one that the started script registered itself: workers do not run that script.
+    """
+    from clockhands.data import CORPORA  # late: this module imports no torch
+    from clockhands.schemes import CATALOGUE
+
+    written, modules = repr(recipe.tables), set[str]()
+    for catalogue in (CATALOGUE, CORPORA):
+        for name in (name for name in catalogue if repr(name) in written):
+            entry: Any = catalogue[name]
+            module = getattr(entry, "open", entry).__module__  # of a corpus, that of the function which opens it
+            if module == "__main__":
+                raise UsageError(
+                    f"the {catalogue.noun} {name!r} is registered in the script that was started, which the processes "
+                    "of the trainings do not run: move it into a module of its own, and import that in the script"
+                )
+            if module.partition(".")[0] != "clockhands":
+                modules.add(module)
+    return tuple(sorted(modules))
 
 
 def compare(
@@ -230,6 +266,8 @@ def _start_worker(threads: int) -> None:
 def _run_trial(job: Job) -> Trial:
     from clockhands.comparison.trial_runner import run_trial  # torch is imported by the worker, not by its parent
 
+    for module in job.modules:
+        importlib.import_module(module)
     return run_trial(job)
 
 

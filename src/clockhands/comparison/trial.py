@@ -155,7 +155,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Job:
-    """One trial with all that it needs, as plain data: its recipe's tables, its seed, what is measured, its folder."""
+    """One trial with all that it needs, as plain data: its recipe's tables, its seed, what is measured, its folder.
+
+    ``modules``: of whoever registered a scheme or a corpus of its recipe, imported by the worker before it begins.
+    """
 
     tables: Mapping[str, Any]
     variant: str
@@ -165,6 +168,7 @@ class Job:
     inside: tuple[str, ...]
     folder: str
     keep: bool
+    modules: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from clockhands.data import Pair
 from clockhands.errors import UsageError
 from clockhands.exploring.controls import list_applicable, read_amplitude, read_token_scale
 from clockhands.exploring.support import check_support, describe_tokens, list_stacks, read_rules
+from clockhands.findings import join_words
 from clockhands.generation.engines import get_end_tokens, get_start_token
 from clockhands.inspection.estimators.matrix_statistics import read_exact_hands
 from clockhands.inspection.reading.capture import Capture, capture
@@ -228,7 +229,14 @@ def describe_model(
     Raises UsageError with every reason for which it does not run in a page.
     """
     check_support(run)
-    weights, places = pack_tensors(list_tensors(run), dtype)
+    tensors, most = list_tensors(run), float(np.finfo(dtype).max)
+    large = [key for key, tensor in tensors.items() if not float(tensor.detach().abs().max()) <= most]
+    if large:
+        raise UsageError(
+            f"a page holds weights in {dtype}, up to {most:,.0f}, and those of {join_words(large)} are larger or no "
+            "numbers"
+        )
+    weights, places = pack_tensors(tensors, dtype)
     config: TransformerConfig = run.model.config.transformer_config
     tokenizers, stacks, is_decoder = run.tokenizers, list_stacks(config), config.architecture == "decoder"
     # A language model has the page's encoder alone.

@@ -26,7 +26,7 @@ from clockhands.exploring.model_data import (
     hold_packed,
     record_model,
 )
-from clockhands.exploring.support import check_support, convert_checkpoint
+from clockhands.exploring.support import check_support, convert_checkpoint, require_finite
 from clockhands.files import write_text
 from clockhands.findings import Finding, Findings, Table
 from clockhands.inspection import Subject, open_subject
@@ -99,6 +99,8 @@ def prepare_checkpoint(
     """
     own = is_own(read_checked_config(source))
     subject = None if own else open_subject(source, device=device or "cpu")
+    if subject is not None:
+        require_finite(subject)
     try:
         if subject is None:
             return prepare_model(open_run(source, device=device), name, label, texts, progress=progress)

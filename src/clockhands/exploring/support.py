@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from clockhands.data import Tokenizers
-from clockhands.errors import ClockhandsError, UsageError
+from clockhands.errors import CheckpointError, ClockhandsError, UsageError
 from clockhands.interchange.weights import copy_from_transformers
 from clockhands.model import TransformerConfig
 from clockhands.model.position_config import StackSide
@@ -205,6 +205,20 @@ def _find_faults(config: TransformerConfig) -> Iterator[str]:
         for name, value in position.options.items():
             if name not in OPTIONS[position.scheme] and value != declared[name].default:
                 yield f"{side}.{name} = {value!r}: the page computes {position.scheme} without this option"
+
+
+def require_finite(subject: Subject) -> None:
+    """Raise CheckpointError for a model that gives logits, or without an output layer states, that are not finite."""
+    length = min(PROBED, subject.max_length or PROBED)
+    ids_1T = torch.randint(subject.vocabulary_size or 2, (1, length), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        output = subject.compute_next_logits(ids_1T)
+        output = subject.forward(ids_1T)[-1] if output is None else output
+    if not bool(output.isfinite().all()):
+        raise CheckpointError(
+            f"{subject.name} gives NaN or infinite numbers for random tokens, so that a page would show nothing true; "
+            "check its weights, which may be damaged or too large"
+        )
 
 
 def convert_checkpoint(subject: Subject, source: str | Path) -> Run:

@@ -24,7 +24,7 @@ from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.head_statistics import TEXT_GROUPS
 from clockhands.inspection.reading.reading import Reading, read_model
-from clockhands.inspection.reading.sentences import Sentence, check_sentence_lengths, encode_sentences
+from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, check_counts, choose_windows, describe_origin, read_ids
 from clockhands.model.position_config import StackSide
 from clockhands.models.door import open_subject, open_tokenizer
@@ -90,12 +90,22 @@ def inspect(
     """
     check_counts(length, count)
     texts = [texts] if isinstance(texts, str) else texts
-    given_text = _choose_text(texts, ids)
+    if ids is not None and texts is not None:
+        raise UsageError(
+            "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
+        )
+    given_text: Sequence[str] | Ids | None = texts
+    if ids is not None:
+        given_text = read_ids(ids) if isinstance(ids, str | Path) else ids
     shown = ProgressCounter() if progress else nullcontext(ignore_count)
     with _use_evaluation_mode(model), shown as counter, torch.no_grad():
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = as_stored.to_float32()
-        windows, sentences_read = _read_texts(subject, given_text, sentences, length, count)
+        sentences_read = encode_sentences(subject, sentences)
+        windows = choose_windows(subject, given_text, length, count)
+        check_sentence_lengths(sentences_read, windows)
+        subject.check_ids(windows.ids_NT)
+        check_memory(subject, windows)
         reading = read_model(subject, windows, counter)
         reading.control = _read_control(subject, windows, control, counter)
         reading.sentences, reading.texts = sentences_read, None if isinstance(texts, Tensor) else texts
@@ -116,17 +126,6 @@ def inspect(
         command=command,
         opening=("logits.layers", "heads.positional", "survival", "loudness"),
     )
-
-
-def _choose_text(texts: Sequence[str] | Tensor | None, ids: Ids | str | Path | None) -> Sequence[str] | Ids | None:
-    """Return the text that a caller gave, as strings or token ids; None without one. Raises UsageError for both."""
-    if ids is not None and texts is not None:
-        raise UsageError(
-            "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
-        )
-    if isinstance(ids, str | Path):
-        return read_ids(ids)
-    return texts if ids is None else ids
 
 
 @contextmanager
@@ -173,18 +172,6 @@ def _open(
                 f"has its own; {advice.get(option, f'set subject.{option}')}"
             )
     return model if isinstance(model, Subject) else Subject.of(model, tokenizer, name, side)
-
-
-def _read_texts(
-    subject: Subject, texts: Sequence[str] | Ids | None, sentences: Sequence[str], length: int | None, count: int
-) -> tuple[Windows, list[Sentence]]:
-    """Return the windows and the sentences as the model reads them; errors as ``inspect``."""
-    encoded = encode_sentences(subject, sentences)
-    windows = choose_windows(subject, texts, length, count)
-    check_sentence_lengths(encoded, windows)
-    subject.check_ids(windows.ids_NT)
-    check_memory(subject, windows)
-    return windows, encoded
 
 
 def _read_control(subject: Subject, windows: Windows, control: bool | None, counter: CountProgress) -> Reading | None:

@@ -70,6 +70,9 @@ def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
     assert content.verdict.startswith("Whether position alone has an effect on the first layer's logits is undecided")
     equal = answer_splits("logits.layers", split_layers(planted.uniform()))
     assert equal.verdict.startswith("The first layer attends to all tokens alike")
+    assert answer_splits("logits.heads", split_layers(planted.uniform())).verdict.startswith(
+        "Every head attends to all"
+    )
 
 
 def test_the_last_layer_is_judged_by_its_own_interval() -> None:

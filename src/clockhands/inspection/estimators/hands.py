@@ -1,11 +1,10 @@
 """Clock hands of a table of positions: what rotates at constant speed from its first row to its last.
 
-Sinusoids of several frequencies are fitted to the rows together: the amplitudes are solved for at every step, and the
-frequencies moved by Gauss-Newton (variable projection, Golub & Pereyra 1973). Each is judged by its *agreement*: its
-amplitudes in all channels, fitted to the first three quarters of the rows and again to the last, must be the same
-complex numbers. Power proves nothing, for any two columns of a smooth table look like a slow circle. In noise the two
-ends agree only because half of the rows are in both; how well it agrees at best is seen in surrogates, tables with the
-spectrum of what the hands leave and random phases (Theiler et al. 1992).
+1. Waves of several frequencies are fitted to the rows together (``WaveFit``; Golub & Pereyra 1973).
+2. Each is judged by its *agreement*: its amplitudes in the first three quarters of the rows and in the last must be the
+   same complex numbers. Power proves nothing: any two columns of a smooth table look like a slow circle.
+3. Chance is seen in surrogates: tables with the spectrum of what the waves leave, and random phases (Theiler et al.
+   1992).
 
 Rows are counted from the middle of the table, and a frequency is in radians per row.
 """
@@ -141,9 +140,9 @@ def compute_periodogram(rows: Array, padding: int) -> tuple[Array, Array]:
 
 
 def find_peak(residual: Array, excluded: Array) -> tuple[float, float]:
-    """Find the highest peak of the periodogram of rows [N, D], ``LEAST_SEPARATION`` from the ``excluded`` frequencies.
+    """Return the frequency of the highest peak that is not near the ``excluded``, and its height over the median.
 
-    Returns its frequency, and its height over the median of the periodogram; (0, 0) where nothing is left.
+    (0, 0) where nothing is left.
     """
     count = len(residual)
     turns_per_row, power = compute_periodogram(residual, 8)  # so that the peak lies close to a grid point

@@ -262,6 +262,8 @@ class LogitHeads(Measure):
                 f"their variance, {share} in {named}, may be chance ({interval} for this head alone, before it is "
                 f"judged as the largest of all{control}); the median head has {median}."
             )
+        if not any(float(of_layer.var_NH.sum()) > 0 for of_layer in splits):
+            verdict = "Every head attends to all tokens alike: the logits of a query are equal."
         return self.make_finding(
             verdict,
             value,
