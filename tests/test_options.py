@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
-from clockhands.errors import ConfigError
+import clockhands
+from clockhands.errors import ArgumentError, ConfigError
 from clockhands.options import (
     LARGEST_SEED,
     MISSING,
@@ -17,6 +19,7 @@ from clockhands.options import (
     Range,
     Seed,
     Share,
+    check_call,
     check_options,
     check_value,
     convert,
@@ -202,3 +205,65 @@ def test_assignments_are_read_and_those_that_are_none_are_told_together() -> Non
     assert read_assignments(["a.b = 1", "c=d=e", "c=f"]) == {"a.b": "1", "c": "f"}
     with pytest.raises(ConfigError, match=r"(?s)^--set has 2 faults.*'a' is not of the form KEY=VALUE.*'b' is not"):
         read_assignments(["a", "x=1", "b"])
+
+
+def ring(bell: Bell | str, times: int, *, echoes: Sequence[float] = (), after: Callable[[], None] | None = None) -> int:
+    return times
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "sentence"),
+    [
+        ((), {}, r"ring: bell is missing \(Bell or text\); times is missing \(a whole number\)"),
+        ((3, "x"), {}, "ring: bell is 3, but must be Bell or text; times is 'x', but must be a whole number"),
+        (("b", 1, [2.0]), {}, "ring: 3 values were given by position, and it takes bell, times so"),
+        (("b", True), {"echo": 1}, "ring: times is True, but .*; unknown argument 'echo'; did you mean 'echoes'[?]"),
+        (("b", 1), {"bell": "c"}, "ring: bell stands twice, by position and by name"),
+        (("b", 1), {"echoes": "12"}, "ring: echoes is '12', but must be a list of numbers"),
+        (("b", 1), {"after": 3}, "ring: after is 3, but must be a function or none"),
+    ],
+)
+def test_what_a_function_cannot_be_called_with_is_told_at_once(
+    values: tuple[Any, ...], named: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ArgumentError, match=sentence + "$"):
+        check_call(ring)(*values, **named)
+
+
+def test_a_function_behind_the_check_gets_what_it_was_called_with() -> None:
+    assert check_call(ring)(Bell(3.0), np.int64(2), echoes=np.ones(2), after=print) == 2
+    with pytest.raises(TypeError, match="inside"):  # a fault of its own stays one
+        check_call(fail)(1)
+
+
+def fail(number: int) -> None:
+    raise TypeError("inside")
+
+
+@pytest.mark.parametrize(
+    ("verb", "values", "named", "sentence"),
+    [
+        ("evaluate", ("runs/x", None), {}, "text is None, but must be a list of Pair or a list of texts"),
+        ("evaluate", (None, ["a"]), {}, "run is None, but must be text or a path or Run"),
+        ("train", (3,), {}, "recipe is 3, but must be Recipe or text or a path or a table; out is missing"),
+        ("train", ("a.toml", "out", ["position.scheme=rope"]), {}, "overrides is .* but must be a table or none"),
+        ("explain", ({"model_type": "llama"},), {}, "file is {'model_type': 'llama'}, but must be text or a path"),
+        ("compare", ("a.toml",), {"out": "o", "vary": {}, "seed": 3}, "unknown argument 'seed'; did you mean 'seeds'"),
+        ("inspect", (None,), {}, "model is None, but must be Module or Subject or text or a path"),
+        ("inspect", ("m", 3), {}, "tokenizer is 3, but must be a function or text or a path or none"),
+        ("check", ("x",), {"only": 3}, "only is 3, but must be text or a list of texts or none"),
+        ("translate", (None, ["a"]), {}, "run is None"),
+        ("generate", ("r",), {"tokens": "many"}, "tokens is 'many', but must be a whole number"),
+        ("extend", ("llama",), {"to": "2x"}, "model is 'llama', but must be LanguageModel; unknown argument 'to'"),
+        ("explore", (3,), {}, "models is 3, but must be text or a path or a list of"),
+        ("study", (3,), {}, "name is 3, but must be text"),
+        ("tour", (None,), {}, "out is None, but must be text or a path"),
+        ("push", ("run", 3), {}, "name is 3, but must be text"),
+    ],
+)
+def test_every_verb_says_what_its_function_cannot_be_called_with(
+    verb: str, values: tuple[Any, ...], named: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ArgumentError, match=sentence):
+        getattr(clockhands, verb)(*values, **named)
+    assert getattr(clockhands, verb) is getattr(clockhands, verb)

@@ -1,7 +1,7 @@
 """Clockhands: the workbench for how Transformers know word order.
 
 Every verb of the command line is a function of the same name here (``schemes`` is the package of schemes). They are
-found on first use, so that importing the package costs nothing (editors and mypy read ``__init__.pyi``)::
+verb on first use, so that importing the package costs nothing (editors and mypy read ``__init__.pyi``)::
 
     import clockhands
 
@@ -51,7 +51,14 @@ def __getattr__(name: str) -> Any:
                     where = f"; write from {place} import {name}"
         raise AttributeError(f"module 'clockhands' has no attribute {name!r}{where}")
     try:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        verb = getattr(importlib.import_module(_HOME[name]), name)
+        if isinstance(verb, type):
+            return verb
+        # A verb checks what it was called with here, once for all of them, and is the same function every time.
+        from clockhands.options import check_call
+
+        later = "clockhands.models" if _HOME[name] == "clockhands.generation" else ""
+        return globals().setdefault(name, check_call(verb, later))
     except ModuleNotFoundError as fault:
         from clockhands.errors import MissingPackageError
 

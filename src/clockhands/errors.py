@@ -21,6 +21,10 @@ class UsageError(ClockhandsError):
     exit_code = 2
 
 
+class ArgumentError(UsageError, TypeError):
+    """A function or a class was called with an argument that it does not have, or with a value of another type."""
+
+
 PLACE = "."
 """What pip installs Clockhands from: the folder of its checkout. On a package index it would be its name there."""
 

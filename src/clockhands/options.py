@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import functools
+import importlib
 import inspect
 import math
 import re
@@ -26,10 +28,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from clockhands.errors import ConfigError, describe_unknown, show_value
+from clockhands.errors import ArgumentError, ConfigError, describe_unknown, show_value
 
+P = ParamSpec("P")
+R = TypeVar("R")
 LARGEST = 2**63 - 1
 """The largest whole number that an option takes: what PyTorch and TOML hold in 64 bits."""
 LARGEST_SEED = 2**32 - 1
@@ -157,11 +161,13 @@ def describe(type_: Any) -> str:
         return "one of " + ", ".join(repr(value) for value in typing.get_args(type_))
     if typing.get_origin(type_) in _UNIONS:
         return " or ".join(dict.fromkeys(describe(part) for part in typing.get_args(type_)))
-    if typing.get_origin(type_) in _SEQUENCES:
+    if typing.get_origin(type_) in (*_SEQUENCES, collections.abc.Iterable):
         item = describe(_get_item_type(type_))
         return f"a list of {_PLURALS.get(item, item)}"
     if typing.get_origin(type_) is collections.abc.Mapping:
         return "a table"
+    if typing.get_origin(type_) is collections.abc.Callable:
+        return "a function"
     return str(_WORDS.get(type_) or getattr(type_, "__name__", type_))
 
 
@@ -334,6 +340,59 @@ def parse(written: str, type_: Any = Any) -> Any:
     if isinstance(value, str) and takes_numbers and re.fullmatch(r"[-+]?(\d+\.|\.\d+)", written.strip()):
         return float(written)  # .5 and 5. are no numbers in TOML
     return [value] if fits(convert([value], type_), type_) else value
+
+
+def check_call(function: Callable[P, R], later: str = "") -> Callable[P, R]:
+    """Return the function behind a check of its arguments, by the names and types of its signature.
+
+    A call raises ArgumentError, with what is wrong about each argument: missing, unknown, or of another type.
+    ``later``: the module of the types that the function's own imports for type checkers alone.
+    """
+    parameters = inspect.signature(function).parameters
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
+    places = [name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    rest = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **named: P.kwargs) -> R:
+        names = vars(importlib.import_module(later)) if later else None
+        hints, faults = typing.get_type_hints(function, localns=names, include_extras=True), []
+        if len(args) > len(places):
+            faults.append(f"{len(args)} values were given by position, and it takes {', '.join(places)} so")
+        values = dict(zip(places, args, strict=False))
+        faults += [f"{name} stands twice, by position and by name" for name in named if name in values]
+        values |= named
+        for name, value in values.items():
+            if name not in parameters and rest is None:
+                faults.append(describe_unknown("argument", name, parameters))
+            elif name in hints and name != rest and not _is_of_type(value, hints[name]):
+                faults.append(f"{name} is {show_value(value)}, but must be {describe(hints[name])}")
+        needed = [name for name in parameters if parameters[name].default is MISSING and name != rest]
+        faults += [f"{name} is missing ({describe(hints[name])})" for name in needed if name not in values]
+        if faults:
+            raise ArgumentError(f"{function.__name__}: " + "; ".join(faults))
+        return function(*args, **named)
+
+    return checked
+
+
+def _is_of_type(value: Any, type_: Any) -> bool:
+    """Return whether a function may be called with a value for a parameter of this type.
+
+    Other than an option, it may be any object: a number of numpy, a function, and what can be gone through like a list.
+    """
+    type_ = _strip_annotation(getattr(type_, "array_type", type_))  # a tensor of whatever shape: its reader says more
+    origin = typing.get_origin(type_)
+    if origin in _UNIONS:
+        return any(_is_of_type(value, part) for part in typing.get_args(type_))
+    if origin in (*_SEQUENCES, collections.abc.Iterable):
+        is_list = isinstance(value, collections.abc.Iterable) and not isinstance(value, (str, bytes, Mapping, Path))
+        items = value if isinstance(value, (list, tuple)) else ()
+        return is_list and all(_is_of_type(item, _get_item_type(type_)) for item in items)
+    if type_ is Any or (origin is not None and origin is not Literal):
+        return type_ is Any or isinstance(value, origin)
+    number = value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    return isinstance(value, type_) if type_ not in _WORDS and isinstance(type_, type) else fits(number, type_)
 
 
 def split_outside(text: str, mark: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -225,9 +226,10 @@ def test_positions_that_are_given_are_those_that_schemes_read() -> None:
     torch.testing.assert_close(plain, shifted, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(step, doubled[:, 7:], atol=1e-4, rtol=1e-4)  # the cache keeps where its tokens stand
     assert (plain - doubled).abs().max() > 1e-3
-    with pytest.raises(UsageError, match="filled under a scheme that has been taken out since"):
-        model(ids[:, 7:], past_key_values=cache)
-    with install(model, NoPosition()), pytest.raises(UsageError, match=r"7 tokens that were read without .*new cache"):
+    for filled in (copy.deepcopy(cache), cache):
+        with pytest.raises(UsageError, match="filled under a scheme that has been taken out"):
+            model(ids[:, 7:], past_key_values=filled)
+    with install(model, NoPosition()), pytest.raises(UsageError, match=r"7 tokens read without .*new cache"):
         model(ids[:, 7:], past_key_values=cache)
     cache.crop(-7)  # an emptied cache serves again
     torch.testing.assert_close(model(ids, past_key_values=cache).logits, model(ids).logits)
@@ -303,11 +305,13 @@ def test_a_copy_has_the_scheme_too_and_a_model_of_the_same_configuration_says_th
     model = build("llama")
     plain = model(tokens()).logits
     with install(model, Alibi(HEADS)):
-        wanted, copied = model(tokens()).logits, copy.deepcopy(model)
+        wanted, copies = model(tokens()).logits, (copy.deepcopy(model), pickle.loads(pickle.dumps(model)))
         with pytest.raises(UsageError, match="made from the configuration of one in which a scheme was installed"):
             type(model)(copy.deepcopy(model.config))(tokens())
     torch.testing.assert_close(model(tokens()).logits, plain)
-    torch.testing.assert_close(copied(tokens()).logits, wanted)
+    for copied in copies:
+        cache = copied(tokens()[:, :7], use_cache=True).past_key_values
+        torch.testing.assert_close(copied(tokens()[:, 7:], past_key_values=cache).logits, wanted[:, 7:])
     assert not (wanted - plain).abs().max() < 1e-3
 
 
@@ -349,7 +353,8 @@ def test_check_reads_a_model_with_a_scheme_and_extend_refuses_it() -> None:
         (NoPosition(), None, "skip", "Nothing tells the model position, except a causal mask where it has one. "
          "Installed: NoPosition() in place of the rotation in every layer."),
         (Alibi(HEADS), [1, 3], "info", "Queries and keys are rotated by an angle that grows with their position and "
-         "position enters the attention itself. Installed: Alibi(4) in place of the rotation in layer 2 and 4."),
+         "position enters the attention itself. Installed: Alibi(4) in place of the rotation in layer 2 and 4. "
+         "Not so in layers 2 and 4: nothing is rotated there."),
     ],
 )  # fmt: skip
 def test_evaluate_and_inspect_read_the_scheme(

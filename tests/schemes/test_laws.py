@@ -22,6 +22,7 @@ from tests.schemes.laws import (
     CAUSAL,
     LENGTH,
     WIDTH,
+    Inputs,
     between,
     decode,
     encoded,
@@ -255,6 +256,23 @@ def test_trap_01_a_scheme_cast_to_bfloat16_keeps_its_angles(name: str, options: 
     vectors = encoded(rounded, data.pos)
     loudest = float(vectors.detach().abs().max()) if vectors.numel() else 0.0
     close(encoded(cast, data.pos), vectors, 1e-2 * loudest, 1e-2)
+
+
+@every("cast", CAUSAL)
+def test_trap_01_autocast_lowers_queries_keys_and_values_alone(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    lowered = Inputs(*(tensor.bfloat16() for tensor in (data.q, data.k, data.v)), data.x, data.pos)
+    wanted, vectors = run(scheme, lowered, causal), encoded(scheme, data.pos)
+    with torch.autocast("cpu", torch.bfloat16):
+        got, reference = (
+            run(scheme, data, causal),
+            attend_reference(
+                scheme, data.q, data.k, data.v, place(scheme, data), place(scheme, data), causal=causal
+            ).out_BHSK,
+        )
+        assert torch.equal(got, wanted) and torch.equal(encoded(scheme, data.pos), vectors)
+    close(reference, wanted, 2e-2, 2e-2)
 
 
 @every("save", CAUSAL)

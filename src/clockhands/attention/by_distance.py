@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 
 from clockhands.attention.fused_kernel import call_fused_kernel
-from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Line
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Runs
 from clockhands.attention.tiles import attend_by_tiles, make_causal_curve
 from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Bool, Float, Tensor
@@ -50,10 +50,10 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     queries, keys, device = request.num_queries, request.num_keys, request.q_BHSK.device
     if "bias" not in request.hooks:
         curve = make_causal_curve(queries + keys - 1, queries - 1, device)
-        return attend_by_tiles(request, curve, Line(keys, 1))
+        return attend_by_tiles(request, curve, Runs(keys, 1))
     if not _has_curve(request):
         return _attend_with_row(request, request.middle_row_BHT)
-    line, curve = cast(Line, request.line), request.curve_HN
+    line, curve = cast(Runs, request.line), request.curve_HN
     if request.causal:
         # What causal hides are the distances below 0, at the beginning of the curve.
         curve = curve + make_causal_curve(curve.shape[1], line.get_offset(queries - 1), device)
@@ -89,7 +89,7 @@ def _has_curve(request: AttentionRequest) -> bool:
     )
 
 
-def _is_read_in_place(request: AttentionRequest, line: Line) -> bool:
+def _is_read_in_place(request: AttentionRequest, line: Runs) -> bool:
     """Return whether the fused kernel takes the curve as a mask: for a short text, of which nothing else is hidden."""
     return (
         request.num_queries <= request.num_keys <= min(NEAR, line.run)

@@ -29,12 +29,13 @@ from clockhands.attention.request import (
     GivenPositions,
     Mask,
     check_inputs,
+    lower,
     make_request,
 )
 from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.composition_rules import AFTER_ROTATE
 from clockhands.schemes.position_checks import check_position_tensor, is_traced
-from clockhands.schemes.scheme import Scheme
+from clockhands.schemes.scheme import Scheme, is_autocast_on
 from clockhands.shapes import Float, Tensor
 
 
@@ -94,6 +95,14 @@ def attend(
     do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
     and ``locate``, which ``Positioning`` calls.
     """
+    if is_autocast_on(q_BHSK):
+        # Queries, keys and values are lowered as autocast lowers those of SDPA, but no bias and no softmax.
+        q_BHSK, k_BGTK, v_BGTK = lower(q_BHSK, k_BGTK, v_BGTK)
+        with torch.autocast(q_BHSK.device.type, enabled=False):
+            return attend(
+                scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, mask_BHST,
+                causal=causal, scale=scale, rotated=rotated, dropout=dropout,
+            )  # fmt: skip
     tensors = isinstance(q_BHSK, Tensor) and isinstance(k_BGTK, Tensor)
     if tensors and (q_BHSK.is_meta or not (q_BHSK.numel() and k_BGTK.numel())):
         qpos, kpos = check_position_tensor(qpos, "positions"), check_position_tensor(kpos, "positions")

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.attention.request import FEW_QUERIES, AttentionRequest
 from clockhands.schemes.rotary.two_rotations import FarProducts, TwoRotations
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.shapes import Float, Tensor
 
 ROWS = 128
 """The most queries of a block."""
@@ -43,13 +43,9 @@ def _compute_block(request: AttentionRequest, far: list[FarProducts], start: int
     for own_q, own_k, pairs_BST in ((q, block.k_BHTK, near_BST), *products):
         # No pair is in two of them, so that each logit is written once.
         wanted_BHST = pairs_BST[:, None] & mask_BHST
-        keys = _find_span(wanted_BHST)
+        places = wanted_BHST.flatten(0, 2).any(0).nonzero().flatten()
+        # From the first key to the last that any query wants; none if none does.
+        keys = slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
         product = (own_q @ own_k[:, :, keys].transpose(-1, -2) * request.scale).to(wide)
         logits_BHST[..., keys] = torch.where(wanted_BHST[..., keys], product, logits_BHST[..., keys])
     return request.scheme.weigh(logits_BHST, block.at).to(block.v_BHTK.dtype) @ block.v_BHTK
-
-
-def _find_span(wanted_BHST: Bool[Tensor, "#B #H s t"]) -> slice:
-    """Return the keys from the first to the last that any query wants; empty if none does."""
-    places = wanted_BHST.flatten(0, 2).any(0).nonzero().flatten()
-    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)

@@ -11,10 +11,9 @@ import inspect
 import itertools
 import re
 import sys
-import weakref
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -24,6 +23,7 @@ from clockhands.attention.reference import attend_reference
 from clockhands.errors import MissingPackageError, UsageError, show_value
 from clockhands.positions import count_from_mask
 from clockhands.schemes.absolute.none import NoPosition
+from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Tensor
 
@@ -42,17 +42,13 @@ _EXTRAS = {
     "sinks": "has sinks of its own", "position_bias": "adds a bias of its own to its logits",
 }  # fmt: skip
 """What some are given that changes the result, in words."""
-_NUMBERS = itertools.count()
-"""Numbers of what is installed, by which a cache knows under which schemes it was filled."""
+_Places = tuple[Tensor, bool]
+"""Where the tokens of one forward pass stand, [B or 1, tokens], those in the cache too, and whether it has one."""
+_NUMBERS, _IN_PLACE = itertools.count(), set[int]()
+"""Numbers of what was installed, by which a cache knows under which schemes it was filled, and of what still is."""
 
 
-class _Places(NamedTuple):
-    """Where the tokens of one forward pass stand, [B or 1, tokens], those in the cache too, and whether it has one."""
-
-    counted: Tensor
-    cached: bool
-
-
+@explain_call
 def install(
     model: Any, scheme: Scheme, *, rotary: Literal["keep", "off"] = "off", layers: Collection[int] | None = None
 ) -> Installed:
@@ -65,17 +61,15 @@ def install(
         window = install(llama, Window(32, left=511), rotary="keep", layers=range(0, 32, 2))    # a window beside it
         window.remove()
 
-    Works with any causal or bidirectional model whose attention runs through the attention interface of transformers,
-    with its caches, left padding and gradients; the learned parameters of the scheme are the scheme's own, and what
-    ``save_pretrained`` writes is the model as it was. Several schemes may be installed in different layers. A cache
-    that was filled under a scheme takes no more tokens when that has been taken out, until it is emptied.
+    Works with any model of one stack whose attention runs through the attention interface of transformers, with its
+    caches, left padding and gradients. What is learned of the scheme is its own: ``save_pretrained`` writes the model
+    as it was. A cache that was filled under a scheme takes no more tokens when that is gone, until it is emptied.
 
     Args:
         model: a model of transformers, or what wraps one (PEFT, ``torch.compile``).
         scheme: made for its heads; it is moved to the model's device.
-        rotary: ``off``: the model's own rotation is undone in these layers, and the scheme takes its place; ``keep``:
-            it stays, and the scheme, which must not rotate too, acts beside it. For a model that has none they are the
-            same: a table or a temperature of its own stays.
+        rotary: ``off``: the scheme takes the place of the model's own rotation in these layers; ``keep``: it acts
+            beside that, and must not rotate too. A table or a temperature of the model's own stays in both.
         layers: indices of layers, from 0; None: all that have attention.
 
     Raises UsageError for a model or a scheme with which that is not possible, with the reason.
@@ -87,7 +81,7 @@ class Installed(AbstractContextManager["Installed"]):
     """A scheme in a model (``install``). ``remove`` takes it out, as does the end of a ``with`` block."""
 
     def __init__(self, model: Any, scheme: Scheme, rotary: str, layers: Collection[int] | None) -> None:
-        self.model, self.scheme, self.rotary, self.number = _find_model(model), scheme, rotary, next(_NUMBERS)
+        self.model, self.scheme, self.rotary, self.number = _find_model(model), scheme, rotary, -1
         self.stack = _find_stack(self.model)
         rotates = getattr(self.model.config.get_text_config(), "rope_parameters", None) is not None
         _check(self.model, self.stack, scheme, rotary, rotates)
@@ -113,6 +107,12 @@ class Installed(AbstractContextManager["Installed"]):
             setattr(self.stack, _MARK, _Watch(self.model, self.stack))
         for module in self._modules:
             setattr(module, _MARK, (self,))
+        self.__setstate__({})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a number of its own, so that the scheme in a copy of a model stays when the other one is taken out."""
+        vars(self).update(state, number=next(_NUMBERS))
+        _IN_PLACE.add(self.number)
 
     def remove(self) -> None:
         """Take the scheme out, so that the model is as it was."""
@@ -124,6 +124,7 @@ class Installed(AbstractContextManager["Installed"]):
         if self._modules and watch is not None and not watch.list_installed():
             watch.remove()
         self._hooks, self._modules = [], []
+        _IN_PLACE.discard(self.number)
 
     def __exit__(self, *fault: object) -> None:
         self.remove()
@@ -136,15 +137,10 @@ class _Watch:
     """A stack in whose layers something is installed: its attention is ours, and it tells them where tokens stand."""
 
     def __init__(self, model: Any, stack: Any) -> None:
-        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-        ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
-        ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+        self.__setstate__({})
         self.stack = stack
         self.modules = [module for module in stack.modules() if _attends(module)]  # those that read an image too
         self.places: _Places | None = None
-        self.filled = weakref.WeakSet[Any]()  # caches, which nobody reads on when the scheme is gone
         # What reads images beside the stack has a configuration of its own, and keeps its attention.
         configs = {id(config): config for config in (model.config, stack.config)}.values()
         self.before = [(config, config._attn_implementation) for config in configs]
@@ -156,6 +152,15 @@ class _Watch:
             stack.register_forward_pre_hook(self.note_places, with_kwargs=True),
             stack.register_forward_hook(self.note_cache, with_kwargs=True),
         ]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Tell transformers of our attention, in a process too that reads an installed model from a file."""
+        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+        vars(self).update(state)
 
     def list_installed(self) -> list[Installed]:
         """Return what is installed, once each, in the order of the layers."""
@@ -170,8 +175,6 @@ class _Watch:
                 config._attn_implementation_internal = name
         for module in (*self.modules, self.stack):
             delattr(module, _MARK)
-        for cache in self.filled:
-            cache.update = functools.partial(_refuse_cache, cache)
 
     def note_places(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Find where the tokens of this forward pass stand, and hand it to the layers.
@@ -211,32 +214,31 @@ class _Watch:
             own = own[0]
         own = (own[None] if own.dim() == 1 else own).to(tokens.device)
         if not past:
-            return _Places(own, cache is not None)
+            return own, cache is not None
         if torch.compiler.is_compiling():
             mask, total = arguments.get("attention_mask"), past + tokens.shape[1]
             if isinstance(mask, Tensor) and mask.dim() == 2 and mask.shape[1] >= total:
-                return _Places(count_from_mask(mask[:, :total].to(tokens.device)), True)
-            return _Places(own[:, :1] - past + torch.arange(total, device=tokens.device), True)
-        known, installed = getattr(cache, _MARK, (None, []))
-        if known is None or installed != [entry.number for entry in self.list_installed()] or known.shape[1] < past:
-            names = self.list_installed()
-            raise UsageError(f"the cache holds {past} tokens that were read without {names}; begin with a new cache")
+                return count_from_mask(mask[:, :total].to(tokens.device)), True
+            return own[:, :1] - past + torch.arange(total, device=tokens.device), True
+        (known, numbers), own_schemes = getattr(cache, _MARK, (None, [])), self.list_installed()
+        if known is None or numbers != [entry.number for entry in own_schemes] or known.shape[1] < past:
+            raise UsageError(f"the cache holds {past} tokens read without {own_schemes}; begin with a new cache")
         rows = max(len(known), len(own))
         if rows % len(known) or rows % len(own):
             raise UsageError(f"the cache was filled for {len(known)} texts, and this pass reads {len(own)}")
         known, own = (x.repeat_interleave(rows // len(x), 0) for x in (known[:, :past].to(own), own))
-        return _Places(torch.cat([known, own], 1), True)
+        return torch.cat([known, own], 1), True
 
     def note_cache(self, stack: Any, args: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         """Keep at the cache where its tokens stand, and under which schemes they were read."""
         places = named.get(_PLACES, self.places)  # those of this pass: another thread may run the same model
+        made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
         if torch.compiler.is_compiling() or places is None:
             return
-        made = output if isinstance(output, tuple) else getattr(output, "values", tuple)()
         for cache in (_find_cache(_bind(stack, args, named)), *made):
             if hasattr(cache, "get_seq_length"):
-                setattr(cache, _MARK, (places.counted, [entry.number for entry in self.list_installed()]))
-                self.filled.add(cache)
+                setattr(cache, _MARK, (places[0], [entry.number for entry in self.list_installed()]))
+                cache.update = functools.partial(_update, cache)
 
 
 def _find_model(model: Any) -> Any:
@@ -258,8 +260,7 @@ def _check(model: Any, stack: Any, scheme: Scheme, rotary: str, rotates: bool) -
     if not isinstance(scheme, Scheme):
         raise UsageError(f"install takes a scheme that is made, such as Alibi(32), and was given {kind}")
     hooks, decodes = scheme.active_hooks(), getattr(stack.config, "is_decoder", False)
-    own = itertools.chain(*_list_attentions(stack).values())
-    both_ways = any(not getattr(module, "is_causal", True) for module in own)
+    both_ways = any(not getattr(own, "is_causal", True) for own in itertools.chain(*_list_attentions(stack).values()))
     served, unmasked = model._can_set_attn_implementation(), not model._supports_sdpa and both_ways and decodes
     where = "at the embedding" if "encode" in hooks else "on the input of each layer"
     turns_twice = "rotate" in hooks and not scheme.scales_queries and rotary == "keep" and rotates
@@ -297,12 +298,14 @@ def _check_layer(module: nn.Module, scheme: Scheme, undone: bool) -> None:
             )
 
 
-def _refuse_cache(cache: Any, *inputs: Any, **named: Any) -> Any:
-    """Stand for the ``update`` of a cache and refuse tokens beside those that a scheme read which is gone."""
-    if cache.get_seq_length():  # else it was emptied since
-        raise UsageError("this cache was filled under a scheme that has been taken out since; begin with a new cache")
-    del cache.update
-    return cache.update(*inputs, **named)
+def _update(cache: Any, *inputs: Any, **named: Any) -> Any:
+    """Stand for the ``update`` of a cache, or of a copy, and refuse tokens beside those that a lost scheme read."""
+    if not torch.compiler.is_compiling() and not _IN_PLACE.issuperset(getattr(cache, _MARK)[1]):
+        if cache.get_seq_length():
+            raise UsageError("this cache was filled under a scheme that has been taken out; begin with a new cache")
+        del cache.update  # it was emptied since
+        return cache.update(*inputs, **named)
+    return type(cache).update(cache, *inputs, **named)
 
 
 def _find_stack(model: Any) -> Any:
@@ -393,9 +396,6 @@ def _attend(
         # SDPA aligns at the top left, ``attend`` at the bottom right: without a mask the places of a static cache
         # behind the queries are empty.
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
-    if query.dtype != value.dtype:
-        # Under autocast the model's rotation leaves queries and keys in float32, and SDPA would lower them.
-        query, key = query.to(value.dtype), key.to(value.dtype)
     scheme: Scheme = NoPosition()
     if installed is None:
         # A layer without a scheme computes as SDPA does, through ``attend``, so that ``record`` hears of it too.
@@ -427,8 +427,9 @@ def _take_places(installed: Installed, places: _Places | None, query: Tensor, ke
         places = getattr(stack, _MARK).places
     if places is None:
         raise UsageError(f"{type(installed.model).__name__} runs its layers without {type(stack).__name__}")
-    counted, total = places.counted.to(query.device), places.counted.shape[1]
-    if keys > total and places.cached:  # a static cache has empty places behind, a window's the last tokens alone
+    counted, cached = places[0].to(query.device), places[1]
+    total = counted.shape[1]
+    if keys > total and cached:  # a static cache has empty places behind, a window's the last tokens alone
         counted = torch.nn.functional.pad(counted, (0, keys - total))
     elif keys > total or queries > total:
         raise UsageError(

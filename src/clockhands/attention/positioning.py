@@ -115,6 +115,7 @@ class Positioning(nn.Module):
         schemes = self.schemes
         return cast(Scheme, schemes[layer if len(schemes) > 1 else 0])
 
+    @explain_call
     def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
         """Return embeddings with what the scheme adds to them, [B, S, D]: once, before the first layer.
 
@@ -181,7 +182,7 @@ class Positioning(nn.Module):
         rotated = scheme.declares.cache == "rotated" if kept is None else kept.rotated
         q, k, v, scale = q_BHSK, k_BGSK, v_BGSK, scheme.scale(q_BHSK.shape[-1])
         if rotated:
-            if q.shape[1] != k.shape[1] and scheme.rotates_by_head:
+            if q.shape[1] != k.shape[1] and (scheme.rotates_by_head or places.dim() == 4):
                 k, v = share_heads(q.shape[1], k), share_heads(q.shape[1], v)
             q, k = scheme.rotate(q, k, places, places)
             v = scheme.rotate_values(v, places, places)
@@ -191,10 +192,11 @@ class Positioning(nn.Module):
             new = _Kept(k, v, places.clone(), rotated, owner, first, last)
         else:
             _check_order(kept, k, layer, first if mask_BHST is None else None)
-            new = _Kept(
-                torch.cat([kept.k, k], 2), torch.cat([kept.v, v], 2), _join_places(kept.places, places), rotated, owner,
-                kept.first, last,
-            )  # fmt: skip
+            # One row of places stands for all texts.
+            rows = max(len(kept.places), len(places))
+            rowwise = [own.expand(rows, *own.shape[1:]) for own in (kept.places, places)]
+            joined = torch.cat(rowwise, 2 if places.dim() == 4 else 1)
+            new = _Kept(torch.cat([kept.k, k], 2), torch.cat([kept.v, v], 2), joined, rotated, owner, kept.first, last)
         out_BHSK = attend(
             scheme, q, new.k, new.v, places, new.places, mask_BHST,
             causal=causal, scale=scale, rotated=rotated, dropout=dropout,
@@ -241,14 +243,6 @@ def _check_order(kept: _Kept, k: Tensor, layer: int, first: list[Any] | None) ->
                 f"{place:g}; give each layer its own index and each token the next position, begin a new Cache(), "
                 f"or pass a mask that says who sees whom"
             )
-
-
-def _join_places(kept: Tensor, new: Tensor) -> Tensor:
-    """Return both, one behind the other; one row stands for all texts."""
-    if len(kept) != len(new):
-        rows = max(len(kept), len(new))
-        kept, new = (own.expand(rows, *own.shape[1:]) for own in (kept, new))
-    return torch.cat([kept, new], 2 if new.dim() == 4 else 1)
 
 
 def _find_ends(pos: Num[Tensor, "B S ..."]) -> tuple[list[Any], list[Any]] | tuple[None, None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +16,11 @@ from clockhands.attention.request import (
     GivenKeyPositions,
     GivenPositions,
     Mask,
+    lower,
     make_request,
 )
 from clockhands.schemes.arguments import explain_call
-from clockhands.schemes.scheme import Scheme
+from clockhands.schemes.scheme import Scheme, is_autocast_on
 from clockhands.shapes import Bool, Float, Tensor
 
 
@@ -41,12 +43,15 @@ def attend_reference(
 
     q [B, H, S, K], k [B, G, T, K], v [B, G, T, Kv]; ``out_BHSK`` of what is returned is [B, H, S, Kv].
     """
-    return compute_recorded(
-        make_request(
-            scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, mask_BHST,
-            causal=causal, scale=scale, rotated=rotated, dropout=dropout,
-        )
-    )  # fmt: skip
+    if is_autocast_on(q_BHSK):
+        q_BHSK, k_BGTK, v_BGTK = lower(q_BHSK, k_BGTK, v_BGTK)
+    with torch.autocast(q_BHSK.device.type, enabled=False) if is_autocast_on(q_BHSK) else nullcontext():
+        return compute_recorded(
+            make_request(
+                scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, mask_BHST,
+                causal=causal, scale=scale, rotated=rotated, dropout=dropout,
+            )
+        )  # fmt: skip
 
 
 def compute_recorded(request: AttentionRequest, *, rotate_back: bool = True) -> RecordedAttention:

@@ -15,10 +15,10 @@ import torch
 from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.distance import Curve, DistanceBias
 from clockhands.schemes.position_checks import can_read, check_position_tensor
-from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Positions, Scheme
-from clockhands.shapes import Bool, Float, Int, Num, Tensor
+from clockhands.schemes.scheme import AttentionInputs, KeyPositions, QueryPositions, Scheme
+from clockhands.shapes import Bool, Float, Num, Tensor
 
-GivenPositions = Positions | Num[Tensor, " S"]
+GivenPositions = QueryPositions | Num[Tensor, " S"]
 GivenKeyPositions = KeyPositions | Num[Tensor, " T"]
 """Positions as a caller may give them: [S] is taken as [1, S]."""
 Mask = Bool[Tensor, "#B #H #S T"] | Float[Tensor, "#B #H #S T"] | Bool[Tensor, "S T"] | Float[Tensor, "S T"]
@@ -65,7 +65,13 @@ def make_request(
         if scale is not None or dropout or not isinstance(causal, bool):
             _check_numbers(causal, scale, dropout)
         if not causal and mask_BHST is None and q_BHSK.shape[2] > 1 and scheme.declares.causal_only:
-            _refuse_later_keys(scheme)
+            name = type(scheme).__name__
+            made_so = "causal" in type(scheme).__init__.__code__.co_varnames
+            advice = f"; for attention in both directions make it with {name}(..., causal=False)" if made_so else ""
+            raise UsageError(
+                f"{name} is defined for keys up to the query alone, and nothing hides the later ones: pass causal=True "
+                f"or a mask{advice}"
+            )
     added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BGTK)
     if mask is not None and mask.is_floating_point():
         added, mask = mask, None
@@ -91,6 +97,14 @@ def make_request(
     if heads != v.shape[1]:
         v = share_heads(heads, v)
     return AttentionRequest(scheme, q_BHSK, k, v, qpos, kpos, mask, causal, scale, dropout, hooks, added)
+
+
+def lower(*heads: Any) -> tuple[Any, ...]:
+    """Return queries, keys and values of the type to which autocast lowers float32; others stay."""
+    return tuple(
+        x.to(torch.get_autocast_dtype(x.device.type)) if isinstance(x, Tensor) and x.dtype == torch.float32 else x
+        for x in heads
+    )
 
 
 def share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
@@ -166,18 +180,6 @@ def _check_numbers(causal: Any, scale: Any, dropout: Any) -> None:
         raise UsageError(f"scale is {show_value(scale)}, but must be a number; multiply q by what is learned")
     if isinstance(dropout, bool) or not (isinstance(dropout, Real) and 0 <= float(dropout) < 1):
         raise UsageError(f"dropout is {show_value(dropout)}, but must be a share: at least 0 and below 1")
-
-
-def _refuse_later_keys(scheme: Scheme) -> None:
-    """Raise UsageError for queries that would attend to later keys, of which the scheme says nothing."""
-    made_so = "causal" in type(scheme).__init__.__code__.co_varnames
-    advice = (
-        f"; for attention in both directions make it with {type(scheme).__name__}(..., causal=False)" if made_so else ""
-    )
-    raise UsageError(
-        f"{type(scheme).__name__} is defined for keys up to the query alone, and nothing hides the later ones: pass "
-        f"causal=True or a mask{advice}"
-    )
 
 
 def _check_hooks_before(scheme: Scheme, hooks: frozenset[str], qpos: Tensor, kpos: Tensor) -> None:
@@ -260,7 +262,7 @@ class AttentionRequest:
     q_BHSK: Float[Tensor, "B H S Kr"]
     k_BHTK: Float[Tensor, "B H T Kr"]
     v_BHTK: Float[Tensor, "B H T Kv"]
-    qpos: Positions
+    qpos: QueryPositions
     kpos: KeyPositions
     mask_BHST: Bool[Tensor, "#B #H #S T"] | None
     """True where a query may attend to a key; None: everywhere."""
@@ -342,7 +344,7 @@ class AttentionRequest:
     # cached property, so a kernel that reads one serves no request while a model is compiled.
 
     @cached_property
-    def line(self) -> Line | None:
+    def line(self) -> Runs | None:
         """How the tokens stand on a line, or None if they do not; only with a ``DistanceBias``."""
         if not cast(DistanceBias, self.scheme).is_on_line(self.qpos, self.kpos):
             return None
@@ -375,7 +377,7 @@ class AttentionRequest:
         return cast(DistanceBias, self.scheme).place_on_line(self.qpos, self.kpos)
 
 
-class Line(NamedTuple):
+class Runs(NamedTuple):
     """Runs of ``run`` neighbours that begin ``step`` apart. A text is one run; a grid has one for each of its rows."""
 
     run: int
@@ -385,17 +387,12 @@ class Line(NamedTuple):
         """Return how far a token, counted from 0, stands from the first."""
         return token // self.run * self.step + token % self.run
 
-    def list_offsets(self, tokens: int, device: torch.device) -> Int[Tensor, " N"]:
-        """Return how far each of so many tokens stands from the first: [N]."""
-        token_N = torch.arange(tokens, device=device)
-        return token_N // self.run * self.step + token_N % self.run
-
     def count_runs(self, tokens: int) -> tuple[int, int]:
         """Return the number of runs that so many tokens fill, and the tokens in each."""
         return (1, tokens) if tokens < self.run else (tokens // self.run, self.run)
 
 
-def find_line(q_BS: Positions, k_BT: KeyPositions) -> Line | None:
+def find_line(q_BS: QueryPositions, k_BT: KeyPositions) -> Runs | None:
     """Find how tokens at these positions stand, if all rows of the batch stand alike; None otherwise.
 
     Either all keys are in one run, and the queries may be some of them, or queries and keys both stand in runs of one
@@ -410,9 +407,10 @@ def find_line(q_BS: Positions, k_BT: KeyPositions) -> Line | None:
     # The first jump in the positions of the keys ends the first run, and the next position begins the second.
     jumps = (k_BT[0].diff() != 1).nonzero()
     run = int(jumps[0]) + 1 if len(jumps) else keys
-    line = Line(run, int(k_BT[0, run] - k_BT[0, 0])) if run < keys else Line(max(queries, keys), 1)
+    line = Runs(run, int(k_BT[0, run] - k_BT[0, 0])) if run < keys else Runs(max(queries, keys), 1)
     if run < keys and (queries != keys or keys % run or line.step < run):
         return None
-    offset_N = line.list_offsets(max(queries, keys), q_BS.device)
+    token_N = torch.arange(max(queries, keys), device=q_BS.device)
+    offset_N = token_N // line.run * line.step + token_N % line.run
     alike = all(bool((x - x[:, :1] == offset_N[: x.shape[1]]).all()) for x in (q_BS, k_BT))
     return line if alike and bool((first_B == first_B[0]).all()) else None

@@ -31,7 +31,6 @@ def serves(request: AttentionRequest) -> bool:
         and q.device.type == "cpu"
         and q.dtype == torch.float32
         and request.sink_H is None
-        and not torch.is_autocast_enabled("cpu")
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from clockhands.attention.request import AttentionRequest, Line, refuse_second_derivative
+from clockhands.attention.request import AttentionRequest, Runs, refuse_second_derivative
 from clockhands.shapes import Float, Tensor
 
 ROWS, ELEMENTS = 128, 1 << 18
@@ -23,7 +23,7 @@ LOG2E = 1 / math.log(2)
 
 
 def attend_by_tiles(
-    request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Line
+    request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Runs
 ) -> Float[Tensor, "B H S Kv"]:
     """Compute softmax(scale·q·kᵀ + bias)·v, with the request's sinks in the softmax: [B, H, S, Kv].
 
@@ -88,7 +88,7 @@ class TileWork:
         mask: Tensor | None,
         sink: Tensor | None,
         dropout: float,
-        line: Line,
+        line: Runs,
         seed: int,
     ) -> None:
         self.q, self.k, self.v, self.curve = q, k, v, (curve * LOG2E).contiguous()
@@ -258,7 +258,7 @@ class _Tiled(torch.autograd.Function):
         sink: Tensor | None,
         scale: float,
         dropout: float,
-        line: Line,
+        line: Runs,
     ) -> Tensor:
         seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
         # Logits in units of ln 2, so that weights are powers of 2; keys and values from right to left.

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.attention import by_distance
 from clockhands.attention.fused_kernel import call_fused_kernel, fuses_sinks, spread_sinks
-from clockhands.attention.request import AttentionRequest, Line, refuse_second_derivative
+from clockhands.attention.request import AttentionRequest, Runs, refuse_second_derivative
 from clockhands.schemes import Window
 from clockhands.shapes import Float, Tensor
 
@@ -80,7 +80,7 @@ def _is_text(request: AttentionRequest) -> bool:
     if q_BS.is_floating_point() or k_BT.is_floating_point() or request.line is None:
         return False
     queries, keys = request.num_queries, request.num_keys
-    return request.line == Line(max(queries, keys), 1) and request.first_distance == keys - queries
+    return request.line == Runs(max(queries, keys), 1) and request.first_distance == keys - queries
 
 
 def _compute_middle(request: AttentionRequest, first: int, last: int) -> Float[Tensor, "B H s Kv"]:

@@ -27,6 +27,7 @@ from clockhands.devices import check_threads, open_device, use_threads
 from clockhands.errors import ClockhandsError, MissingPackageError, UsageError
 from clockhands.files import lock_folder
 from clockhands.findings import Findings
+from clockhands.options import check_call
 from clockhands.runs.recipe import Recipe, vary_recipe
 
 RUNNING = "running"
@@ -163,7 +164,7 @@ def compare(
     """
     from clockhands.comparison.findings import conclude
 
-    return conclude(run_plan(make_plan(recipe, vary=vary, **overrides), out, workers=workers))
+    return conclude(run_plan(check_call(make_plan)(recipe, vary=vary, **overrides), out, workers=workers))
 
 
 def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Processes | Cluster:

@@ -7,6 +7,8 @@ The same numbers mean different things in transformers 4 and 5, vLLM, llama.cpp,
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clockhands.explanation.conversion import FORMATS, convert
 from clockhands.explanation.difference import Difference, compare
 from clockhands.explanation.huggingface import PROGRAMS
@@ -33,7 +35,9 @@ __all__ = [
 ]
 
 
-def explain(file: str, other: str | None = None, *, program: str = "transformers5", length: int | None = None) -> str:
+def explain(
+    file: str | Path, other: str | Path | None = None, *, program: str = "transformers5", length: int | None = None
+) -> str:
     """Explain a position configuration, or the first difference of two, in the words of ``clockhands explain``.
 
     ``file``, ``other``: a config.json or its folder, a hub name, a .gguf file, ...; ``program``: as which it is read;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from clockhands.runs.opening import PlainRun
 if TYPE_CHECKING:
     from clockhands.models import LanguageModel
 
+
 WINDOW_LENGTH = 128
 """The tokens of a window in which a language model reads documents, where no length is given."""
 
@@ -35,7 +36,7 @@ def evaluate(
     run: str | Path | Run | PlainRun | LanguageModel | nn.Module,
     text: Sequence[Pair] | Sequence[str],
     *,
-    tokenizer: Any = None,
+    tokenizer: Callable[..., Any] | None = None,
     search: Search | None = None,
     tokenize: str = "13a",
     lowercase: bool = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +106,7 @@ def generate(
     run: str | Path | Run | LanguageModel | torch.nn.Module,
     prompt: str = "",
     *,
-    tokenizer: Any = None,
+    tokenizer: Callable[..., Any] | None = None,
     tokens: int = 200,
     temperature: float | int | None = None,
     top_k: int | None = None,
@@ -145,7 +146,7 @@ def generate(
     from clockhands.models import to_language_model  # late, as transformers is with it
 
     model = to_language_model(run, "generate", tokenizer=tokenizer)
-    tokenizer = model.tokenizer
+    own: Any = model.tokenizer
     ids = _encode_prompt(model, prompt, max_prompt)
     length = len(ids) + tokens
     if model.max_length is not None and length > model.max_length:
@@ -155,7 +156,7 @@ def generate(
         )
     sizes = {"batch": 1, "beam": max(beam, samples), "length": length}
     check_memory(model.model, model.device, **sizes, advice="tokens, beam or samples")
-    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    pad = own.eos_token_id if own.pad_token_id is None else own.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
 
     def refuse_overflow(written_BS: torch.Tensor, scores_BV: torch.Tensor) -> torch.Tensor:
@@ -173,7 +174,7 @@ def generate(
             input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, num_return_sequences=samples,
             max_new_tokens=tokens, logits_processor=[refuse_overflow], **_make_search(beam, sampling),
         )  # fmt: skip
-    return [prompt + text for text in tokenizer.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
+    return [prompt + text for text in own.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
 
 
 def _make_search(beam: int, sampling: dict[str, float | int | None]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -43,7 +43,7 @@ MOST_PARAMETERS = 400_000_000
 
 def inspect(
     model: ModelSource,
-    tokenizer: Any = None,
+    tokenizer: Callable[..., Any] | str | Path | None = None,
     texts: str | Sequence[str] | Tensor | None = None,
     *,
     ids: Ids | str | Path | None = None,

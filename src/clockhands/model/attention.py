@@ -42,7 +42,7 @@ class AttentionContext:
     layer: int = 0
 
 
-class Attention(nn.Module):
+class AttentionLayer(nn.Module):
     """The base of self-attention and cross-attention (Vaswani et al. 2017, section 3.2.2)."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         return self.out(out_BHSK.transpose(1, 2).flatten(2))
 
 
-class SelfAttention(Attention):
+class SelfAttention(AttentionLayer):
     """Attention of every token to the tokens of the same side."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -158,7 +158,7 @@ class SelfAttention(Attention):
         return self.attend_heads(scheme, q, k, v, placement, rotated=rotated)
 
 
-class CrossAttention(Attention):
+class CrossAttention(AttentionLayer):
     """Attention of every target token to the source, whose keys and values are computed once where there is a cache."""
 
     def __init__(self, config: TransformerConfig) -> None:

@@ -12,7 +12,7 @@ import torch
 from clockhands import positions
 from clockhands.attention import Mask
 from clockhands.errors import PositionError
-from clockhands.schemes.scheme import KeyPositions, Positions
+from clockhands.schemes.scheme import KeyPositions, QueryPositions
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 
@@ -57,14 +57,14 @@ class Placement:
     that); None: all keys that the cache returns are used.
     """
 
-    qpos: Positions
+    qpos: QueryPositions
     kpos: KeyPositions
     mask_BHSM: Bool[Tensor, "#B #H S M"] | None = None
     causal: bool = False
     length: int | None = None
 
 
-def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
+def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> QueryPositions:
     """Count the positions of tokens that follow ``past`` cached ones, [B, S], or return those that the batch gives.
 
     ``past`` is a tensor without axes while a static cache is traced (``count_cached_tokens``). Raises PositionError if
@@ -146,7 +146,7 @@ def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int
     return mask_BHSM & _expand_key_mask(mask_BT, mask_BHSM.shape[2])
 
 
-def make_cross_placement(tokens: TokenBatch, pos: Positions, source: EncodedSource) -> Placement:
+def make_cross_placement(tokens: TokenBatch, pos: QueryPositions, source: EncodedSource) -> Placement:
     """Make the placement of cross-attention; a token of a packed document attends to that document's source.
 
     ``pos`` are the positions of the target's tokens, [B, S] or [B, S, A]; the mask is [B, 1, S, T], or None.

@@ -20,7 +20,7 @@ from clockhands.model.position_config import Side, StackSide
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.composition_rules import combine_declarations
 from clockhands.schemes.frequencies import take_shared_row
-from clockhands.schemes.scheme import Declares, Positions
+from clockhands.schemes.scheme import Declares, QueryPositions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 
@@ -131,7 +131,7 @@ class Stack(nn.Module):
                 f"pass use_cache=False, or choose options that do not depend on the length"
             )
 
-    def transform_positions(self, pos: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
+    def transform_positions(self, pos: QueryPositions, mask_BS: Bool[Tensor, "B S"] | None) -> QueryPositions:
         """Turn counted positions into those that this stack's schemes read: [B, S], or [B, S, A].
 
         For schemes of A coordinates, all A coordinates of a counted position are equal. ``mask_BS`` is False at
@@ -176,7 +176,7 @@ class Stack(nn.Module):
             layer_states.append(x)
         return x
 
-    def encode_positions(self, pos: Positions) -> Float[Tensor, "#B S P"] | None:
+    def encode_positions(self, pos: QueryPositions) -> Float[Tensor, "#B S P"] | None:
         """Compute the encoding of positions that the input layer combines with the tokens; None if there is none.
 
         Raises PositionError for positions that the scheme does not take.

@@ -27,7 +27,7 @@ from clockhands.model.masks import (
 from clockhands.model.position_config import StackSide
 from clockhands.model.stack import SideSchemes, Stack
 from clockhands.schemes import Scheme
-from clockhands.schemes.scheme import Positions
+from clockhands.schemes.scheme import QueryPositions
 from clockhands.shapes import Float, Tensor
 
 
@@ -254,7 +254,7 @@ class Transformer(nn.Module):
 
     def make_self_placement(
         self, tokens: TokenBatch, side: StackSide, cache: KVCache | None
-    ) -> tuple[Positions, Placement]:
+    ) -> tuple[QueryPositions, Placement]:
         """Return the positions of tokens as they are counted, [B, S], and the placement of their self-attention.
 
         The placement has the positions that the schemes read: the counted ones after the transform of the side. While

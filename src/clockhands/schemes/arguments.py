@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ParamSpec, TypeVar
 
-from clockhands.errors import ConfigError, UsageError, show_value, suggest_nearest
+from clockhands.errors import ArgumentError, ConfigError, show_value, suggest_nearest
 from clockhands.options import check_value, fits
 
 P = ParamSpec("P")
@@ -50,12 +50,8 @@ SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 """Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
 
 
-class _ArgumentError(UsageError, TypeError):
-    """A scheme or ``attend`` was called with an argument that it does not have, or with a value of another kind."""
-
-
 def explain_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function whose call with a missing or unknown argument raises UsageError, and says what is meant."""
+    """Return a function whose call with a missing or unknown argument raises ArgumentError, and says what is meant."""
     own = inspect.signature(function).parameters
     places = [name for name, parameter in own.items() if parameter.kind is not parameter.KEYWORD_ONLY]
     needed = [name for name in places if own[name].default is inspect.Parameter.empty]
@@ -70,12 +66,12 @@ def explain_call(function: Callable[P, R]) -> Callable[P, R]:
             if fault.__traceback__ is None or fault.__traceback__.tb_next is not None:
                 raise  # inside the function, not by its call
             for unknown in named.keys() - own.keys():
-                raise _ArgumentError(f"{name} has no argument {unknown!r}{_suggest(unknown, own)}") from None
+                raise ArgumentError(f"{name} has no argument {unknown!r}{_suggest(unknown, own)}") from None
             missing = [place for place in needed[len(args) :] if place not in named]
             if missing:
-                raise _ArgumentError(f"{name} lacks {' and '.join(missing)}; call it as {name}({call})") from None
+                raise ArgumentError(f"{name} lacks {' and '.join(missing)}; call it as {name}({call})") from None
             options = ", ".join(key for key in own if key not in places)
-            raise _ArgumentError(f"{name}: {fault}; options are written with their names: {options}") from None
+            raise ArgumentError(f"{name}: {fault}; options are written with their names: {options}") from None
 
     return explained
 
@@ -90,7 +86,7 @@ def _read_signature(kind: type) -> tuple[Mapping[str, inspect.Parameter], Mappin
 def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Return what a constructor is called with, by name of its parameters.
 
-    Raises _ArgumentError for names that it does not have, for sizes that it needs, and for values of another type;
+    Raises ArgumentError for names that it does not have, for sizes that it needs, and for values of another type;
     ConfigError for numbers out of the range that their annotation says.
     """
     parameters, hints = _read_signature(kind)
@@ -102,14 +98,14 @@ def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any])
         takes = f"takes {' and '.join(places) or 'nothing'} by position"
         own = ", ".join(name for name, place in kinds.items() if place is inspect.Parameter.KEYWORD_ONLY)
         advice = f"write options with their names: {own}" if own else "it has no options"
-        raise _ArgumentError(f"{kind.__name__} {takes}, and {len(sizes)} values were given; {advice}")
+        raise ArgumentError(f"{kind.__name__} {takes}, and {len(sizes)} values were given; {advice}")
     arguments = {**dict(zip(places, sizes, strict=False)), **options}
     for name in options:
         if name not in parameters:
-            raise _ArgumentError(f"{kind.__name__} has no parameter {name!r}{_suggest(name, parameters)}")
+            raise ArgumentError(f"{kind.__name__} has no parameter {name!r}{_suggest(name, parameters)}")
     for name in places:
         if parameters[name].default is inspect.Parameter.empty and name not in arguments:
-            raise _ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
+            raise ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
     faults, out_of_range = [], []
     for name, value in arguments.items():
         type_ = hints.get(name, Any)
@@ -119,7 +115,7 @@ def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any])
         else:
             faults += wrong
     if faults:
-        raise _ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
+        raise ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
     if out_of_range:
         raise ConfigError(out_of_range, kind.__name__)
     return arguments

@@ -17,7 +17,7 @@ from typing import Any
 
 from clockhands.catalogue import Catalogue
 from clockhands.errors import ConfigError, show_value
-from clockhands.options import check_options, convert, options_of
+from clockhands.options import check_call, check_options, convert, options_of
 from clockhands.schemes.composition import Composition
 from clockhands.schemes.scheme import SIZES, Scheme
 
@@ -134,6 +134,7 @@ def _read_call(node: ast.expr) -> dict[str, Any]:
     return {"scheme": node.func.id.replace("_", "-"), **options}
 
 
+@check_call
 def build(
     catalogue: Catalogue[type[Scheme]],
     name: str,
@@ -201,18 +202,14 @@ def list_meant(name: str, schemes: Mapping[str, type[Scheme]]) -> list[str]:
     The names of classes, of the models that have a scheme, and of what does the same elsewhere lead to it too.
     """
     wanted = _simplify(name)
-    by_class = [key for key, kind in schemes.items() if wanted.replace(" ", "") in _spell(key, kind)]
+    spelled = {key: [_simplify(own).replace(" ", "") for own in (key, kind.__name__)] for key, kind in schemes.items()}
+    by_class = [key for key, names in spelled.items() if wanted.replace(" ", "") in names]
     if by_class:
         return by_class
     usual = [key for key, names in NICKNAMES.items() if wanted in names.split(", ") and key in schemes]
     by_model = [key for key, kind in schemes.items() if _names(wanted, kind.models)]
     by_peer = [key for key, kind in schemes.items() if _names(wanted, kind.peers)]
     return list(dict.fromkeys(usual + by_model + by_peer))
-
-
-def _spell(key: str, kind: type[Scheme]) -> set[str]:
-    """Return the names of a scheme without spaces and signs."""
-    return {_simplify(key).replace(" ", ""), _simplify(kind.__name__).replace(" ", "")}
 
 
 def _names(wanted: str, phrases: Iterable[str]) -> bool:

@@ -21,19 +21,19 @@ from clockhands.schemes.scheme import (
     AttentionInputs,
     Bias,
     Declares,
+    HeadValues,
     KeyPositions,
     Keys,
     Located,
     Logits,
     MaskedPairs,
     Places,
-    Positions,
     Queries,
+    QueryPositions,
     Rotated,
     Scheme,
     ScoreMod,
     States,
-    Values,
     Vectors,
 )
 from clockhands.shapes import Float, Tensor
@@ -170,7 +170,7 @@ class Composition(Scheme):
         for part in self.own.values():
             cast(Scheme, part).reset_parameters()
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors | None:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors | None:
         total = None
         for part in self.parts:
             vectors = part.encode(self._positions.select(part, pos)[0], layer)
@@ -178,10 +178,10 @@ class Composition(Scheme):
                 total = vectors if total is None else total + vectors
         return total
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located | None:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located | None:
         return self._positions.locate(x_BSD, pos, past_BHTA)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         """Rotate queries and keys by the part that rotates, then scale queries by those that scale."""
         q, k = q_BHSK, k_BHTK
         rotating = [part for part in self.parts if "rotate" in part.active_hooks()]
@@ -190,7 +190,7 @@ class Composition(Scheme):
             q, k = part.rotate(q, k, at_q, at_k)
         return q, k
 
-    def _select_both(self, part: Scheme, qpos: Positions, kpos: KeyPositions) -> tuple[Tensor, Tensor]:
+    def _select_both(self, part: Scheme, qpos: QueryPositions, kpos: KeyPositions) -> tuple[Tensor, Tensor]:
         """Return the positions that a part reads; one tensor where both sides are one, which a part rotates at once."""
         if qpos is kpos:
             (both,) = self._positions.select(part, qpos)
@@ -198,12 +198,12 @@ class Composition(Scheme):
         at_q, at_k = self._positions.select(part, qpos, kpos)
         return at_q, at_k
 
-    def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+    def rotate_values(self, v_BHTK: HeadValues, qpos: QueryPositions, kpos: KeyPositions) -> HeadValues:
         for part in self._rotating_values:
             v_BHTK = part.rotate_values(v_BHTK, *self._positions.select(part, qpos, kpos))
         return v_BHTK
 
-    def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+    def rotate_back(self, out_BHSK: HeadValues, qpos: QueryPositions, kpos: KeyPositions) -> HeadValues:
         for part in self._rotating_values:
             out_BHSK = part.rotate_back(out_BHSK, *self._positions.select(part, qpos, kpos))
         return out_BHSK
@@ -245,14 +245,14 @@ class Composition(Scheme):
         part = next((part for part in self.parts if "weigh" in part.active_hooks()), None)
         return super().weigh(logits_BHST, at) if part is None else part.weigh(logits_BHST, self._select(part, at))
 
-    def values(self, out_BHSK: Values, weights_BHST: Logits, at: AttentionInputs) -> Values:
+    def values(self, out_BHSK: HeadValues, weights_BHST: Logits, at: AttentionInputs) -> HeadValues:
         for part in self.parts:
             if "values" in part.active_hooks():
                 out_BHSK = part.values(out_BHSK, weights_BHST, self._select(part, at))
         return out_BHSK
 
     def score_mod(
-        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
+        self, qpos: QueryPositions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         changes = []
         for part in self.parts:
@@ -289,7 +289,7 @@ class _PartPositions:
             part.declares.axes is not None for part in parts if part not in self.locating
         )
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located | None:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located | None:
         """Return the coordinates that the arguments of ``Scheme.locate`` give, with the model's own behind them.
 
         None if no part places tokens. Raises PositionError for real-valued positions where a part takes whole ones, and
@@ -327,7 +327,7 @@ class _PartPositions:
         counted = [place[..., 0] for place in counted] if axes == 1 else counted
         return [self._drop_axes_of_others(part, place) for place in counted]
 
-    def _drop_axes_of_others(self, part: Scheme, pos: Positions) -> Tensor:
+    def _drop_axes_of_others(self, part: Scheme, pos: QueryPositions) -> Tensor:
         if part not in self._reading_fewer:
             return pos
         own = part.declares.axes or 1

@@ -1,4 +1,4 @@
-"""Rotary checkpoints between the two layouts: neighbouring channels (2c, 2c + 1) and halves (c, c + r/2).
+"""Rotary checkpoints between the two layouts of pairs: ``interleaved`` (2c, 2c + 1) and ``half`` (c, c + r/2).
 
 The layouts are the same model once the rows of W_q and W_k are permuted within each head; values and outputs stay
 (docs/traps.md, 18, has the error of a model whose rows were not permuted).
@@ -23,7 +23,7 @@ def compute_row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " 
     if rotated % 2 or not 0 < rotated <= head_dim:
         raise CheckpointError(f"{rotated} of {head_dim} channels cannot be rotated in pairs")
     pairs_F = torch.arange(rotated // 2)
-    # Halves are all first channels of the pairs, then all second ones; and the other way round.
+    # ``half`` has all first channels of the pairs, then all second ones; and the other way round.
     if to == "half":
         order = torch.cat([2 * pairs_F, 2 * pairs_F + 1])
     else:

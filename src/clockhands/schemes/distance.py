@@ -12,7 +12,16 @@ from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import can_read
 from clockhands.schemes.rotary.rotation import Memo
-from clockhands.schemes.scheme import AttentionInputs, Bias, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Bias,
+    KeyPositions,
+    Keys,
+    Queries,
+    QueryPositions,
+    Scheme,
+    ScoreMod,
+)
 from clockhands.shapes import Float, Num, Tensor
 
 Distances = Num[Tensor, " R"]
@@ -45,7 +54,7 @@ class DistanceBias(Scheme):
         """
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
 
-    def is_on_line(self, qpos: Positions, kpos: KeyPositions) -> bool:
+    def is_on_line(self, qpos: QueryPositions, kpos: KeyPositions) -> bool:
         """Return whether the bias at these positions is a function of one distance, so that ``place_on_line`` serves.
 
         Where it is not, a subclass overrides ``bias`` and ``score_mod``, and kernels that need a line do not serve.
@@ -53,7 +62,7 @@ class DistanceBias(Scheme):
         return True
 
     def place_on_line(
-        self, qpos: Positions, kpos: KeyPositions
+        self, qpos: QueryPositions, kpos: KeyPositions
     ) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
         """Return queries and keys as numbers of whose difference the bias is a function, and that function.
 
@@ -82,7 +91,7 @@ class DistanceBias(Scheme):
         return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
 
     def score_mod(
-        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
+        self, qpos: QueryPositions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         if qpos.is_floating_point() or kpos.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
@@ -114,7 +123,7 @@ class DistanceBiasSum(DistanceBias):
         return sum(curves[1:], curves[0])
 
 
-def compute_distances(qpos: Positions, kpos: KeyPositions) -> Num[Tensor, "#B S T"]:
+def compute_distances(qpos: QueryPositions, kpos: KeyPositions) -> Num[Tensor, "#B S T"]:
     """Return query position - key position of every pair: [B, S, T]; one row in place of B where all rows are alike.
 
     Raises PositionError for positions of several coordinates.
@@ -126,7 +135,7 @@ def compute_distances(qpos: Positions, kpos: KeyPositions) -> Num[Tensor, "#B S 
     return qpos[:, :, None] - kpos[:, None, :]
 
 
-def _check_one_coordinate(qpos: Positions, kpos: KeyPositions) -> None:
+def _check_one_coordinate(qpos: QueryPositions, kpos: KeyPositions) -> None:
     """Raise PositionError for positions of several coordinates."""
     if qpos.dim() != 2 or kpos.dim() != 2:
         flat, other = "pass pos[None] for one row", "choose a scheme for several axes, or pass one of them"

@@ -17,8 +17,8 @@ from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Int, Num, Tensor
 
 Exponent = Literal["paper", "tensor2tensor"]
-ChannelLayout = Literal["interleaved", "half"]
-"""In which order sinusoids stand in the channels (``lay_out_channels``)."""
+Layout = Literal["interleaved", "half"]
+"""Which channels are a pair: (2c, 2c + 1), or (c, c + r/2) of the r channels that pair up."""
 STRIDE = 64
 """Positions of a block whose cosines and sines are those of the first, multiplied (``_compute_consecutive``)."""
 
@@ -121,7 +121,7 @@ def _are_consecutive(pos: Num[Tensor, "*B"]) -> bool:
 
 
 def lay_out_channels(
-    cosine: Float[Tensor, "*B F"], sine: Float[Tensor, "*B F"], layout: ChannelLayout
+    cosine: Float[Tensor, "*B F"], sine: Float[Tensor, "*B F"], layout: Layout
 ) -> Float[Tensor, "*B P"]:
     """Lay sines and cosines out over 2F channels: sin, cos, sin, ... or, with ``half``, all sines, then all cosines."""
     if layout == "half":

@@ -34,16 +34,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import nn
 
-from clockhands.errors import PositionError, UsageError, show_value
+from clockhands.errors import ArgumentError, PositionError, UsageError, show_value
 from clockhands.schemes.arguments import SIZES as SIZES
-from clockhands.schemes.arguments import check_arguments, describe_arguments
+from clockhands.schemes.arguments import check_arguments, describe_arguments, explain_call
 from clockhands.schemes.position_checks import check_encoded_positions, check_position_tensor
 from clockhands.shapes import Bool, Float, Num, Tensor
 
 HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh", "values", "rotate_back")
 """Names of the methods that a model calls, in the order of its computation."""
 
-Positions = Num[Tensor, " S"] | Num[Tensor, "#B S"] | Num[Tensor, "#B S A"] | Num[Tensor, "B H S A"]
+QueryPositions = Num[Tensor, " S"] | Num[Tensor, "#B S"] | Num[Tensor, "#B S A"] | Num[Tensor, "B H S A"]
 KeyPositions = Num[Tensor, " T"] | Num[Tensor, "#B T"] | Num[Tensor, "#B T A"] | Num[Tensor, "B H T A"]
 """One row serves all texts of a batch."""
 Vectors = Float[Tensor, "#B S P"]
@@ -55,7 +55,7 @@ Keys = Float[Tensor, "B G T K"]
 """G heads of keys serve H heads of queries, H/G each (grouped-query attention); G is H where they are as many."""
 Rotated = tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B G T Kr"]]
 """Queries and keys after ``rotate``, as wide as each other."""
-Values = Float[Tensor, "B H N Kv"]
+HeadValues = Float[Tensor, "B H N Kv"]
 """Values, or what is attended of them."""
 Located = Float[Tensor, "B H S A"]
 Places = Float[Tensor, "B H T A"]
@@ -107,7 +107,7 @@ class AttentionInputs(NamedTuple):
 
     q: Float[Tensor, "B H S Kr"]
     k: Float[Tensor, "B H T Kr"]
-    qpos: Positions
+    qpos: QueryPositions
     kpos: KeyPositions
     scale: float | None = None
 
@@ -130,6 +130,35 @@ class _SchemeType(type):
             """The constructor's, which ``help`` and notebooks show."""
             own = inspect.signature(cls.__init__)
             return own.replace(parameters=list(own.parameters.values())[1:])
+
+
+def is_autocast_on(x: Any) -> bool:
+    """Return whether autocast would lower what is computed on the device of a tensor."""
+    kind = x.device.type if isinstance(x, Tensor) else ""
+    return kind in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(kind)
+
+
+def _keep_precision(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook in which autocast lowers nothing: angles, places and biases of 16 bits would be other ones."""
+
+    called = explain_call(hook)
+
+    @functools.wraps(hook)
+    def precise(self: Scheme, *inputs: Any, **named: Any) -> Any:
+        first: Any = inputs[0] if inputs else next(iter(named.values()), None)
+        if hook.__name__ == "bias" and not isinstance(first, AttentionInputs):
+            name = type(self).__name__
+            raise ArgumentError(
+                f"{name}.bias reads queries, keys and positions at once: write "
+                f"scheme.bias(AttentionInputs(q, k, qpos, kpos)), with AttentionInputs of clockhands.schemes"
+            )
+        tensor = first[0] if isinstance(first, tuple) else first
+        if not is_autocast_on(tensor):
+            return called(self, *inputs, **named)
+        with torch.autocast(tensor.device.type, enabled=False):
+            return called(self, *inputs, **named)
+
+    return precise
 
 
 def _checked(encode: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,6 +238,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
 
     Set it to True where another process adds them.
     """
+    _class_hooks: ClassVar[frozenset[str]] = frozenset()
     arguments: dict[str, Any]
     """The sizes and options that the scheme was made with, by name."""
     made_for: tuple[int | None, int | None] = (None, None)
@@ -220,6 +250,10 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         wraps = {"encode": _checked, "locate": _checked_places, "reset_parameters": torch.no_grad()}
         for name in wraps.keys() & vars(cls).keys():
             setattr(cls, name, wraps[name](vars(cls)[name]))
+        for name in {*HOOKS, "compute_curve"} & vars(cls).keys():
+            setattr(cls, name, _keep_precision(vars(cls)[name]))
+        # Compared once: kernels are chosen by them at every step.
+        cls._class_hooks = frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
 
     @property
     def declares(self) -> Declares:
@@ -234,10 +268,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
     @classmethod
     def hooks(cls) -> frozenset[str]:
         """Return the names of the hooks that this class overrides: where it enters."""
-        if cls not in _HOOKS_OF_CLASSES:  # compared once: kernels are chosen by them at every step
-            own = frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
-            _HOOKS_OF_CLASSES[cls] = own
-        return _HOOKS_OF_CLASSES[cls]
+        return cls._class_hooks
 
     def active_hooks(self) -> frozenset[str]:
         """Return the hooks that this instance needs under its options; kernels are chosen by them."""
@@ -261,7 +292,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return 1 / math.sqrt(head_dim)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors | None:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors | None:
         """Return vectors for the input layer to add or concatenate, [B, S, P]; None where the scheme adds nothing.
 
         ``layer`` is the layer before which they are added: 0, or any where a model adds them again at every layer.
@@ -270,7 +301,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return None
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located | None:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located | None:
         """Return the coordinates that tokens compute for themselves, [B, H, S, A], which are used as positions.
 
         ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the
@@ -278,14 +309,14 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """
         return None
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         """Return rotated queries and keys. Their width Kr may be another than K; it is the same for both.
 
         A scheme that scales the logits of a query multiplies the query here.
         """
         return q_BHSK, k_BHTK
 
-    def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+    def rotate_values(self, v_BHTK: HeadValues, qpos: QueryPositions, kpos: KeyPositions) -> HeadValues:
         """Return values [B, H, T, Kv] as they are multiplied by the weights: rotated to their positions.
 
         They are cached as keys are (``Declares.cache``). A scheme with this hook has ``rotate_back`` too.
@@ -304,11 +335,11 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """Return attention weights of masked logits (-inf where masked). A row that is masked whole becomes zeros."""
         return softmax(logits_BHST)
 
-    def values(self, out_BHSK: Values, weights_BHST: Logits, at: AttentionInputs) -> Values:
+    def values(self, out_BHSK: HeadValues, weights_BHST: Logits, at: AttentionInputs) -> HeadValues:
         """Return the attended values, [B, H, S, K], with whatever the weights add to them."""
         return out_BHSK
 
-    def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+    def rotate_back(self, out_BHSK: HeadValues, qpos: QueryPositions, kpos: KeyPositions) -> HeadValues:
         """Return attended values [B, H, S, Kv] rotated back by the positions of the queries; the weights are not read.
 
         Unless keys are cached raw, ``kpos`` is not to be read: with a cache, zeros stand there.
@@ -316,7 +347,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         return out_BHSK
 
     def score_mod(
-        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
+        self, qpos: QueryPositions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         """Return the bias as a FlexAttention ``score_mod``: here, a lookup in the whole bias.
 
@@ -372,6 +403,3 @@ def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
         return logits_BHST  # no key, of which there would be no largest
     masked_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
     return torch.softmax(logits_BHST.masked_fill(masked_BHS1, 0.0), dim=-1).masked_fill(masked_BHS1, 0.0)
-
-
-_HOOKS_OF_CLASSES: dict[type[Scheme], frozenset[str]] = {}

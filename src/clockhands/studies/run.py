@@ -7,6 +7,7 @@ from typing import Any
 
 from clockhands.comparison import run_plan
 from clockhands.findings import Findings
+from clockhands.options import check_call
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import conclude_study
 
@@ -17,7 +18,7 @@ def study(
     *,
     seeds: int | None = None,
     scale: str = "cpu",
-    text: Path | None = None,
+    text: str | Path | None = None,
     **running: Any,
 ) -> Findings:
     """Run a study, and return its answer with what was measured, as ``clockhands study`` does.
@@ -34,5 +35,5 @@ def study(
     """
     chosen = STUDIES[name]
     chosen.text.require(None if text is None else str(text))
-    plan = chosen.make_plan(seeds, scale, text)
-    return conclude_study(chosen, run_plan(plan, out or Path("runs") / "studies" / name, **running))
+    plan = chosen.make_plan(seeds, scale, None if text is None else Path(text))
+    return conclude_study(chosen, check_call(run_plan)(plan, out or Path("runs") / "studies" / name, **running))

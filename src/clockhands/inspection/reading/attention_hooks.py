@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from clockhands.attention import RecordedAttention, is_installed, record
-from clockhands.model.attention import Attention
+from clockhands.model.attention import AttentionLayer
 from clockhands.model.stack import Stack
 from clockhands.models.tap import TappedAttention, follow_modules, tap_attention
 from clockhands.shapes import Bool, Float, Tensor
@@ -105,7 +105,7 @@ def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: R
 
     Nothing is handed on if that is no attention module.
     """
-    if module is None or receive is None or not (isinstance(module, Attention) or is_installed(module)):
+    if module is None or receive is None or not (isinstance(module, AttentionLayer) or is_installed(module)):
         return
     products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
     allowed = computed.mask_BHST & _find_mask(computed.logits_BHST)

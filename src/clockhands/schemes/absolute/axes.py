@@ -9,14 +9,14 @@ import torch
 from clockhands.errors import refuse
 from clockhands.options import Count, Positive
 from clockhands.schemes.frequencies import (
-    ChannelLayout,
+    Layout,
     check_axes,
     compute_cos_sin,
     compute_frequencies,
     lay_out_channels,
     take_shared_row,
 )
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 from clockhands.shapes import Float, Tensor
 
 
@@ -53,7 +53,7 @@ class SinusoidalAxes(Scheme):
         width: int,
         *,
         axes: Count = 2,
-        layout: ChannelLayout = "interleaved",
+        layout: Layout = "interleaved",
         base: Positive = 10_000.0,
         start: float = 0.0,
         amplitude: float = 1.0,
@@ -70,7 +70,7 @@ class SinusoidalAxes(Scheme):
     def declares(self) -> Declares:
         return Declares(axes=self.axes, real_valued=True)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BSA = check_axes(pos, self.axes, "sinusoidal-axes")
         shares = [self._encode_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
         # A row that all texts share was computed once, and is shown to each of them again.

@@ -10,7 +10,7 @@ import torch
 from clockhands.errors import refuse
 from clockhands.options import Count, FromTwo
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 
 
 @final
@@ -52,7 +52,7 @@ class FourierBands(Scheme):
     def declares(self) -> Declares:
         return Declares(real_valued=True, axes=self.axes)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         """Return coordinates, sines and cosines, and zeros up to the width: [B, S, P], float32."""
         own_BSA = check_axes(pos, self.axes, "fourier-bands").to(choose_angle_dtype(pos.device))
         # From 0 .. resolution - 1 to -1 .. 1.

@@ -9,7 +9,7 @@ import torch
 from clockhands.errors import refuse
 from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 
 
 @final
@@ -52,7 +52,7 @@ class Binary(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=2**self.digits, beyond="raise")
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BS = read_index(take_axis(pos, "binary"), 2**self.digits, "binary", option="digits")
         # Channels beyond the digits repeat them.
         place_P = torch.arange(self.width, device=pos_BS.device) % self.digits

@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.options import Count, Positive
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, take_shared_row
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 
 
 @final
@@ -50,7 +50,7 @@ class LearnableFourier(Scheme):
     def declares(self) -> Declares:
         return Declares(axes=self.axes, real_valued=True)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BSA = take_shared_row(check_axes(pos, self.axes, "learnable-fourier"))
         dtype = choose_angle_dtype(pos.device)
         # W_r p in float64: of a large position the angle would lose its digits in float32.

@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.options import FromTwo, Seed
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 from clockhands.shapes import Float, Tensor
 
 
@@ -68,7 +68,7 @@ class Index(Scheme):
     def declares(self) -> Declares:
         return Declares(real_valued=True, depends_on_length=self.normalise == "length")
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         # In float32: bfloat16 cannot tell 257 from 256.
         number_BS = take_axis(pos, "index").to(torch.float32)
         if self.normalise == "length":

@@ -10,7 +10,7 @@ from torch import nn
 from clockhands.options import Count, FromZero, NotNegative
 from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 
 
 @final
@@ -54,7 +54,7 @@ class Learned(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BS = read_index(take_axis(pos, "learned"), self.max_length, "learned", self.beyond)
         # The rows before the offset are what other code keeps for padding.
         return nn.functional.embedding(pos_BS + self.offset, self.table_LP)

@@ -12,7 +12,7 @@ from clockhands.errors import refuse
 from clockhands.options import Count, Seed
 from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import read_index
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 
 Rows = Literal["gaussian", "shuffled"]
 MOST_NUMBERS = 2**36
@@ -80,7 +80,7 @@ class RandomVectors(Scheme):
     def declares(self) -> Declares:
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BS = read_index(take_axis(pos, "random"), self.max_length, "random", self.beyond)
         table_LP = torch.as_tensor(
             _make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos_BS.device

@@ -16,8 +16,8 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.options import Positive, Seed
 from clockhands.schemes.frequencies import (
-    ChannelLayout,
     Exponent,
+    Layout,
     compute_cos_sin,
     compute_frequencies,
     compute_sin_cos_pairs,
@@ -25,7 +25,7 @@ from clockhands.schemes.frequencies import (
     take_axis,
     take_shared_row,
 )
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 from clockhands.shapes import Float, Num, Tensor
 
 
@@ -79,7 +79,7 @@ class Sinusoidal(Scheme):
         self,
         width: int,
         *,
-        layout: ChannelLayout = "interleaved",
+        layout: Layout = "interleaved",
         exponent: Exponent = "paper",
         base: Positive = 10_000.0,
         wavelength: Positive | None = None,
@@ -107,7 +107,7 @@ class Sinusoidal(Scheme):
         omega_F = compute_frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P]."""
         pos_BS = take_shared_row(take_axis(pos, "sinusoidal"))
         omega_F = self.frequencies(pos_BS.device)

@@ -10,7 +10,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies, take_axis, take_shared_row
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 
 
 @final
@@ -56,7 +56,7 @@ class Time2Vec(Scheme):
 
     declares = Declares(real_valued=True)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BS = take_shared_row(take_axis(pos, "time2vec"))
         dtype = choose_angle_dtype(pos_BS.device)
         angle_BSP = pos_BS.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)

@@ -9,15 +9,15 @@ import torch
 from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import (
-    ChannelLayout,
     Exponent,
+    Layout,
     compute_cos_sin,
     compute_frequencies,
     lay_out_channels,
     take_axis,
     take_shared_row,
 )
-from clockhands.schemes.scheme import Declares, Positions, Scheme, Vectors
+from clockhands.schemes.scheme import Declares, QueryPositions, Scheme, Vectors
 from clockhands.shapes import Float, Tensor
 
 
@@ -50,7 +50,7 @@ class Universal(Scheme):
         self,
         width: int,
         *,
-        layout: ChannelLayout = "interleaved",
+        layout: Layout = "interleaved",
         exponent: Exponent = "paper",
         base: Positive = 10_000.0,
         start: int = 1,
@@ -62,7 +62,7 @@ class Universal(Scheme):
 
     declares = Declares(real_valued=True)
 
-    def encode(self, pos: Positions, layer: int = 0) -> Vectors:
+    def encode(self, pos: QueryPositions, layer: int = 0) -> Vectors:
         pos_BS = take_shared_row(take_axis(pos, "universal"))
         # The layer counts as a position of its own axis, and both waves are added.
         step = torch.full((1, 1), layer + self.start, device=pos_BS.device)

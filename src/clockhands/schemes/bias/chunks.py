@@ -17,8 +17,8 @@ from clockhands.schemes.scheme import (
     Declares,
     KeyPositions,
     Keys,
-    Positions,
     Queries,
+    QueryPositions,
     Scheme,
     ScoreMod,
 )
@@ -74,14 +74,14 @@ class Chunks(Scheme):
         return torch.zeros(apart_BST.shape, device=apart_BST.device).masked_fill(apart_BST, -math.inf)[:, None]
 
     def score_mod(
-        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
+        self, qpos: QueryPositions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         pairs = self._number(qpos, kpos)
         return lambda score, b, h, i, j: torch.where(
             reduce(and_, [query_BS[b, i] == key_BT[b, j] for query_BS, key_BT in pairs]), score, -math.inf
         )
 
-    def _number(self, qpos: Positions, kpos: KeyPositions) -> list[tuple[Tensor, Tensor]]:
+    def _number(self, qpos: QueryPositions, kpos: KeyPositions) -> list[tuple[Tensor, Tensor]]:
         """Return, for each coordinate that is read, the numbers of the chunks of queries, [B, S], and keys, [B, T]."""
         if self.axis is None and qpos.dim() == kpos.dim() == 3:
             pairs = pair_coordinates(qpos, kpos, "chunks")
@@ -89,5 +89,5 @@ class Chunks(Scheme):
             pairs = [(take_axis(qpos, "chunks", self.axis), take_axis(kpos, "chunks", self.axis))]
         return [(self._divide(query_BS), self._divide(key_BT)) for query_BS, key_BT in pairs]
 
-    def _divide(self, pos: Positions) -> Tensor:
+    def _divide(self, pos: QueryPositions) -> Tensor:
         return torch.div(pos, self.size, rounding_mode="floor")

@@ -13,7 +13,7 @@ from clockhands.options import Count
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import can_read, check_integer, is_traced
-from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Positions
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, QueryPositions
 from clockhands.shapes import Float, Int, Num, Tensor
 
 
@@ -31,7 +31,7 @@ class _GridBias(DistanceBias):
         raise NotImplementedError(f"{type(self).__name__} must give its surface")
 
     def place_on_line(
-        self, qpos: Positions, kpos: KeyPositions
+        self, qpos: QueryPositions, kpos: KeyPositions
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
         """Put the cells of the grid on a line, on which a distance stands for one offset."""
         for pos in (qpos, kpos):

@@ -12,7 +12,16 @@ import torch
 from clockhands.options import FromZero
 from clockhands.schemes.distance import Curves, DistanceBias, Distances, compute_distances
 from clockhands.schemes.frequencies import pair_coordinates
-from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Keys, Positions, Queries, ScoreMod
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Bias,
+    Declares,
+    KeyPositions,
+    Keys,
+    Queries,
+    QueryPositions,
+    ScoreMod,
+)
 from clockhands.shapes import Bool, Float, Num, Tensor
 
 
@@ -68,7 +77,7 @@ class Window(DistanceBias):
     def compute_curve(self, distance_R: Distances) -> Curves:
         return _mask(self._is_inside(distance_R)).expand(self.num_heads, -1)
 
-    def is_on_line(self, qpos: Positions, kpos: KeyPositions) -> bool:
+    def is_on_line(self, qpos: QueryPositions, kpos: KeyPositions) -> bool:
         return self.axis is not None or not qpos.dim() == kpos.dim() == 3
 
     def bias(self, at: AttentionInputs) -> Bias:
@@ -78,7 +87,7 @@ class Window(DistanceBias):
         return _mask(reduce(and_, map(self._is_inside, distances)))[:, None]
 
     def score_mod(
-        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
+        self, qpos: QueryPositions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         if self.is_on_line(qpos, kpos):
             return super().score_mod(qpos, kpos, q_BHSK, k_BHTK)

@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import refuse
 from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.rotary.rotation import Layout, Rotary
-from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
+from clockhands.schemes.scheme import Declares, Located, Places, QueryPositions, States
 from clockhands.shapes import Float, Tensor
 
 
@@ -56,13 +56,13 @@ class CARoPE(Rotary):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located:
         """Return the angles themselves, summed in float64, as two float32 parts: [B, H, S, 2F]."""
         # Between 0 and 1, so that powers of it fall as RoPE's frequencies do.
         base_BHS = 1 / (1 + F.softplus(F.linear(x_BSD.float(), self.turn_HD.float()))).transpose(1, 2)
         power_F = torch.arange(self.first_power, self.first_power + self.pairs, device=x_BSD.device)
         return accumulate(base_BHS[..., None] ** power_F, past_BHTA)
 
-    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+    def angles(self, pos: QueryPositions) -> Float[Tensor, "B H S F"]:
         # φ(i) - φ(j) = Σ_{j<t<=i} f(x_t)^c: of two sums from the first token on, what lies between remains.
         return read_sums(pos)

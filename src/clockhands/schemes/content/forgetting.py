@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
-from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Located, Places, Positions, Scheme, States
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Located, Places, QueryPositions, Scheme, States
 
 
 @final
@@ -56,7 +56,7 @@ class Forgetting(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located:
         """Return the sums of the gates' logarithms, as two float32 parts: [B, H, S, 2]."""
         start = None if self.start_H is None else self.start_H.float()
         open_BSH = F.linear(x_BSD.float(), self.gate_HD.float(), start)

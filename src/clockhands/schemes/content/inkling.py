@@ -19,8 +19,8 @@ from clockhands.schemes.scheme import (
     Keys,
     Located,
     Places,
-    Positions,
     Queries,
+    QueryPositions,
     Rotated,
     Scheme,
     States,
@@ -85,7 +85,7 @@ class Inkling(Scheme):
     def active_hooks(self) -> frozenset[str]:
         return type(self).hooks() - (frozenset({"rotate"}) if self.sharpen_after is None else frozenset())
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         if self.sharpen_after is None:
             return q_BHSK, k_BHTK
         return (q_BHSK.float() * self._tau(qpos)).to(q_BHSK.dtype), k_BHTK
@@ -95,7 +95,7 @@ class Inkling(Scheme):
         count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
         return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located:
         """Return position and mixture of each token, in float32: [B, H, S, 1 + rank]."""
         check_integer(pos, "inkling")
         # In float32, since coordinates are cached in it.

@@ -12,7 +12,7 @@ from clockhands.options import Count
 from clockhands.schemes.content.running_sum import accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Located, Places, Positions, Scheme, States
+from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, Located, Places, QueryPositions, Scheme, States
 
 
 @final
@@ -72,7 +72,7 @@ class PaTH(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located:
         """Return position, β, w, w before the convolution, and the gates' sums: [B, H, S, 2 + 2K], or + 2, float32."""
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())

@@ -11,7 +11,7 @@ from clockhands.errors import refuse
 from clockhands.options import Count, Positive
 from clockhands.schemes.frequencies import compute_angles, compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout, Rotary
-from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
+from clockhands.schemes.scheme import Declares, Located, Places, QueryPositions, States
 from clockhands.shapes import Float, Tensor
 
 
@@ -63,7 +63,7 @@ class RePo(Rotary):
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located:
         x = x_BSD.float()
         gate = F.linear(x, self.gate.weight.float())
         content = F.linear(x, self.content.weight.float())
@@ -71,5 +71,5 @@ class RePo(Rotary):
         place_BSH = F.linear(F.silu(gate) * content, self.place.weight.float())
         return place_BSH.transpose(1, 2)[..., None]
 
-    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+    def angles(self, pos: QueryPositions) -> Float[Tensor, "B H S F"]:
         return compute_angles(pos[..., 0], compute_frequencies(self.head_dim, self.base, device=pos.device))

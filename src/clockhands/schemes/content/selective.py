@@ -13,7 +13,7 @@ from clockhands.options import Count, Positive
 from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.frequencies import compute_frequencies, take_axis
 from clockhands.schemes.rotary.rotation import Rotary
-from clockhands.schemes.scheme import Declares, Located, Places, Positions, States
+from clockhands.schemes.scheme import Declares, Located, Places, QueryPositions, States
 from clockhands.shapes import Float, Tensor
 
 
@@ -106,7 +106,7 @@ class SelectiveRoPE(Rotary):
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(self, x_BSD: States, pos: Positions, past_BHTA: Places | None) -> Located:
+    def locate(self, x_BSD: States, pos: QueryPositions, past_BHTA: Places | None) -> Located:
         """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F]."""
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
@@ -121,6 +121,6 @@ class SelectiveRoPE(Rotary):
             smooth_BHSF = smooth_BHSF * gate_BSH.transpose(1, 2)[..., None]
         return torch.cat([pos_BHS1, accumulate(smooth_BHSF, past[1]), step_BHSF], dim=-1)
 
-    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+    def angles(self, pos: QueryPositions) -> Float[Tensor, "B H S F"]:
         temperature_F = compute_frequencies(self.head_dim, self.base, device=pos.device)
         return read_sums(pos[..., 1 : 1 + self.head_dim]) * temperature_F

@@ -10,7 +10,16 @@ from torch import nn
 from clockhands.options import FromZero
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import AttentionInputs, Bias, Declares, KeyPositions, Logits, Positions, Scheme, Values
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Bias,
+    Declares,
+    HeadValues,
+    KeyPositions,
+    Logits,
+    QueryPositions,
+    Scheme,
+)
 from clockhands.shapes import Int, Tensor
 
 
@@ -67,7 +76,7 @@ class Shaw(Scheme):
         sides = {f"{side}_max_position_embeddings": self.clip for side in ("left", "right")}
         return {"position_embeddings_type": "relative_key", **sides}
 
-    def index(self, qpos: Positions, kpos: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
+    def index(self, qpos: QueryPositions, kpos: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
         """Return the rows of the tables, clip(j - i, -k, k) + k: [B, 1, S, T].
 
         Raises PositionError for real-valued positions and for several coordinates.
@@ -83,7 +92,7 @@ class Shaw(Scheme):
         index_BHST = self.index(at.qpos, at.kpos).expand(*at_BHSR.shape[:3], at.k.shape[2])
         return at_BHSR.gather(-1, index_BHST.long())  # torch before 2.7 takes no narrower index
 
-    def values(self, out_BHSK: Values, weights_BHST: Logits, at: AttentionInputs) -> Values:
+    def values(self, out_BHSK: HeadValues, weights_BHST: Logits, at: AttentionInputs) -> HeadValues:
         """Add Σ_j α_ij a^V_w to the values: [B, H, S, K]."""
         if self.values_RK is None:
             return out_BHSK

@@ -11,7 +11,7 @@ from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import choose_angle_dtype, choose_working_dtype, compute_frequencies, take_axis
 from clockhands.schemes.rotary.rotation import rotate_pairs
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Queries, QueryPositions, Rotated, Scheme
 from clockhands.shapes import Num, Tensor
 
 
@@ -77,7 +77,7 @@ class GRAPE(Scheme):
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         q_at, k_at = take_axis(qpos, "grape"), take_axis(kpos, "grape")
         act = self._planes if self.form == "planes" else self._rank_2
         return act(q_BHSK, q_at), act(k_BHTK, k_at)

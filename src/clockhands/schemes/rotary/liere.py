@@ -12,7 +12,7 @@ from clockhands.errors import ClockhandsWarning, refuse_faults
 from clockhands.options import Count, FromTwo, NotNegative
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, choose_working_dtype, take_shared_row
 from clockhands.schemes.position_checks import is_traced
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Queries, QueryPositions, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
 LARGE = 2**27
@@ -86,7 +86,7 @@ class LieRE(Scheme):
         commutes = self.form != "free" or self.axes == 1
         return Declares(translation_invariant=commutes, real_valued=True, axes=self.axes)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         rotations = self.compute_rotations(qpos)
         others = rotations if qpos is kpos else self.compute_rotations(kpos)
         return self._rotate(q_BHSK, rotations), self._rotate(k_BHTK, others)

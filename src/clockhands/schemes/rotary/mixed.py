@@ -12,7 +12,7 @@ from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
 from clockhands.schemes.rotary.rotation import Layout, Rotary
-from clockhands.schemes.scheme import Declares, Positions
+from clockhands.schemes.scheme import Declares, QueryPositions
 from clockhands.shapes import Float, Tensor
 
 
@@ -53,7 +53,7 @@ class Mixed(Rotary):
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=2)
 
-    def angles(self, pos: Positions) -> Float[Tensor, "B H S F"]:
+    def angles(self, pos: QueryPositions) -> Float[Tensor, "B H S F"]:
         own, dtype = check_axes(pos, 2, "mixed"), choose_angle_dtype(pos.device)
         return (own[:, None] if own.dim() == 3 else own).to(dtype) @ self.omega_HAF.to(dtype)
 

@@ -11,7 +11,7 @@ from clockhands.errors import refuse
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import check_axes, compute_frequencies, take_shared_row
 from clockhands.schemes.rotary.rotation import Layout, Rotary, check_pairs
-from clockhands.schemes.scheme import Declares, Positions
+from clockhands.schemes.scheme import Declares, QueryPositions
 from clockhands.shapes import Float, Tensor
 
 
@@ -81,7 +81,7 @@ class MRoPE(Rotary):
             for c in range(self.head_dim // 2)
         ]
 
-    def angles(self, pos: Positions) -> Float[Tensor, "*B S F"]:
+    def angles(self, pos: QueryPositions) -> Float[Tensor, "*B S F"]:
         own = take_shared_row(check_axes(pos, 3, "mrope"))
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)
         axis_of_F = torch.tensor(self.list_axes_of_pairs(), device=own.device)

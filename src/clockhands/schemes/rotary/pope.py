@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.options import Positive
 from clockhands.schemes.frequencies import choose_working_dtype, compute_cos_sin, compute_frequencies, take_axis
 from clockhands.schemes.rotary.rotation import CosSin, Memo, add_head_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Queries, QueryPositions, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
 
@@ -57,7 +57,7 @@ class PoPE(Scheme):
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         """Turn channels into polar coordinates, which doubles the width: [B, H, S, 2K] and [B, H, T, 2K]."""
         dtype = choose_working_dtype(q_BHSK.dtype)
         cos, sin = self._memo(kpos, (dtype,), self._compute_cos_sin)

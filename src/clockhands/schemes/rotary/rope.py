@@ -31,7 +31,7 @@ from clockhands.schemes.rotary.rotation import (
     make_table,
 )
 from clockhands.schemes.rotary.spectra import Frequencies, Plain, Spectrum, make_spectrum
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Values
+from clockhands.schemes.scheme import Declares, HeadValues, KeyPositions, QueryPositions
 from clockhands.shapes import Float, Num, Tensor
 
 FEW_POSITIONS = 256
@@ -177,7 +177,7 @@ class RoPE(Rotary):
         factor = self._amplitude
         return (cos, sin) if factor == 1.0 else (cos * factor, sin * factor)
 
-    def compute_cos_sin_beside(self, pos: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin_beside(self, pos: QueryPositions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
         """Return the same where both sides decide: how long a row is, or from where learned angles count."""
         cos, sin = self._compute_waves(pos, other, dtype)
         return cos * self._amplitude, sin * self._amplitude
@@ -229,15 +229,15 @@ class RoPE(Rotary):
         lengths = [row.flatten(1).amax(-1) + 1 for row in rows if row.shape[-1]]
         return torch.stack(torch.broadcast_tensors(*lengths)).amax(0)
 
-    def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+    def rotate_values(self, v_BHTK: HeadValues, qpos: QueryPositions, kpos: KeyPositions) -> HeadValues:
         """Rotate values [B, H, T, Kv] to their positions, if they are to be rotated; [B, H, T, Kv]."""
         # R(t_j) here and R(-t_i) on the output: what arrives of a value is R(t_j - t_i)·v_j, by the distance alone.
         return self._rotate_values(v_BHTK, kpos, qpos, back=False) if self.rotates_values else v_BHTK
 
-    def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+    def rotate_back(self, out_BHSK: HeadValues, qpos: QueryPositions, kpos: KeyPositions) -> HeadValues:
         return self._rotate_values(out_BHSK, qpos, kpos, back=True) if self.rotates_values else out_BHSK
 
-    def _rotate_values(self, x_BHNK: Tensor, own: Positions, other: KeyPositions, back: bool) -> Tensor:
+    def _rotate_values(self, x_BHNK: Tensor, own: QueryPositions, other: KeyPositions, back: bool) -> Tensor:
         """Rotate values or outputs by the angles of their positions, or back by them."""
 
         def compute_both(pos: Tensor, dtype: torch.dtype, width: int) -> tuple[RotationTable, RotationTable]:

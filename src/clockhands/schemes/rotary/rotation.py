@@ -8,27 +8,27 @@ From the hook down to the arithmetic::
     _Rotate                                  # the multiplication of all pairs, and its gradient
 
 ``_rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without
-a compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
-(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. The backward pass
-is the rotation by -θ, which keeps nothing but the tables. Queries and keys of the same positions are rotated in one
-call: a compiler makes one loop for both.
+a compiler ``interleaved`` pairs (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least.
+Of ``half`` pairs (c, c + r/2) each half is multiplied, and has the other's product added to it, in their own dtype. The
+backward pass is the rotation by -θ, which keeps nothing but the tables. Queries and keys of the same positions are
+rotated in one call: a compiler makes one loop for both.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from clockhands.errors import UsageError, refuse
+from clockhands.schemes.frequencies import Layout as Layout
 from clockhands.schemes.frequencies import choose_working_dtype
-from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.schemes.scheme import KeyPositions, Keys, Queries, QueryPositions, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
 
 _count_modes, _peek_transforms = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
-Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 19
 """Bytes of input that one thread rotates at a time, so that input and output fit its cache."""
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
@@ -87,13 +87,13 @@ class _FormulaTable(NamedTuple):
     layout: Layout
 
 
-class _NeighbourTable(NamedTuple):
+class _InterleavedTable(NamedTuple):
     """e^{iθ} of every pair, [#B, #H, S, F], complex, for the layout ``interleaved``."""
 
     cis: Tensor
 
 
-class _HalvesTable(NamedTuple):
+class _HalfTable(NamedTuple):
     """(cos, cos, 1) and (-sin, sin, 0) over the channels of a head, [#B, #H, S, K].
 
     The 1 and the 0 leave the channels that do not rotate as they are.
@@ -104,7 +104,7 @@ class _HalvesTable(NamedTuple):
     pairs: int
 
 
-RotationTable = _FormulaTable | _NeighbourTable | _HalvesTable
+RotationTable = _FormulaTable | _InterleavedTable | _HalfTable
 
 
 class Rotary(Scheme):
@@ -120,24 +120,24 @@ class Rotary(Scheme):
         self.layout: Layout = layout
         self._memo = Memo(2 if self.memoised else 0)
 
-    def angles(self, pos: Positions) -> Float[Tensor, "*any"]:
+    def angles(self, pos: QueryPositions) -> Float[Tensor, "*any"]:
         """Return every pair's angle, in float64: [#B, S, F], or [#B, H, S, F] where heads have their own."""
         raise NotImplementedError(f"{type(self).__name__} must give its angles")
 
-    def compute_cos_sin(self, pos: Positions, dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin(self, pos: QueryPositions, dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of every pair's angle: [#B, #H, S, F], in ``dtype``."""
         angle = self.angles(pos)
         return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
 
-    def compute_cos_sin_beside(self, pos: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin_beside(self, pos: QueryPositions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
         """Return the same beside the positions of the other side, which matter where ``reads_both_sides``."""
         return self.compute_cos_sin(pos, dtype)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         qkey, kkey = (q_BHSK.dtype, q_BHSK.shape[-1]), (k_BHTK.dtype, k_BHTK.shape[-1])
         if qpos is kpos and qkey == kkey:
             table = self._memo(qpos, qkey, self._table_for)
-            if isinstance(table, _HalvesTable):  # what most models have, straight to the multiplication
+            if isinstance(table, _HalfTable):  # what most models have, straight to the multiplication
                 return cast(Rotated, _Rotate.apply(*table, q_BHSK, k_BHTK))
             q_BHSK, k_BHTK = apply_rotation(table, q_BHSK, k_BHTK)
             return q_BHSK, k_BHTK
@@ -149,7 +149,7 @@ class Rotary(Scheme):
         return apply_rotation(qtable, q_BHSK)[0], apply_rotation(ktable, k_BHTK)[0]
 
     def _table_for(
-        self, pos: Positions, dtype: torch.dtype, width: int, other: KeyPositions | None = None
+        self, pos: QueryPositions, dtype: torch.dtype, width: int, other: KeyPositions | None = None
     ) -> RotationTable:
         """Return what heads of ``width`` channels at these positions are multiplied by."""
         # cos and sin are float32 at least: bfloat16 holds no more than 3 digits of them.
@@ -175,12 +175,12 @@ def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torc
     if cos.requires_grad or torch.compiler.is_compiling() or _count_modes() > 0:
         return _FormulaTable(cos, sin, layout)
     if layout == "interleaved":
-        return _NeighbourTable(torch.complex(cos, sin))
+        return _InterleavedTable(torch.complex(cos, sin))
     rest = (*cos.shape[:-1], width - channels)
     # (a, b) · (cos, cos) + (b, a) · (-sin, sin) is the rotation of both halves at once.
     full_cos = torch.cat([cos, cos, cos.new_ones(rest)], -1)
     full_sin = torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
-    return _HalvesTable(full_cos.to(dtype), full_sin.to(dtype), int(cos.shape[-1]))
+    return _HalfTable(full_cos.to(dtype), full_sin.to(dtype), int(cos.shape[-1]))
 
 
 def apply_rotation(
@@ -189,7 +189,7 @@ def apply_rotation(
     """Rotate every pair of channels of each tensor of heads; channels beyond the table's pairs stay as they are."""
     if isinstance(table, _FormulaTable):
         return tuple(_rotate_by_formula(x, *table) for x in heads_BHSK)
-    if isinstance(table, _NeighbourTable):
+    if isinstance(table, _InterleavedTable):
         return cast(tuple[Tensor, ...], _Rotate.apply(table.cis, None, table.cis.shape[-1], *heads_BHSK))
     return cast(tuple[Tensor, ...], _Rotate.apply(*table, *heads_BHSK))
 
@@ -217,8 +217,8 @@ def _rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> T
     return out if rotated == x.shape[-1] else torch.cat([out, x[..., rotated:]], dim=-1)
 
 
-def _rotate_halves_by_formula(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
-    """Rotate by the formula with a ``_HalvesTable``: what ``compile_rotation`` compiles."""
+def _rotate_half_by_formula(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
+    """Rotate by the formula with a ``_HalfTable``: what ``compile_rotation`` compiles."""
     cos, sin = cos[..., :pairs], sin[..., pairs : 2 * pairs]
     return tuple(_rotate_by_formula(x, cos, sin, "half") for x in heads)
 
@@ -227,15 +227,15 @@ _compiled: Callable[..., tuple[Tensor, ...]] | None = None
 
 
 def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
-    """Choose whether this process rotates halves by a loop that torch.compile makes, which takes seconds once.
+    """Choose whether this process rotates ``half`` pairs by a loop that torch.compile makes, which takes seconds once.
 
     It needs what torch.compile needs (on a CPU a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled
-    _compiled = torch.compile(_rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
+    _compiled = torch.compile(_rotate_half_by_formula, backend=backend, dynamic=True) if enabled else None
 
 
-def _multiply_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
+def _multiply_half(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
     """Compute x·(cos, cos, 1) + (b, a)·(-sin, sin) of the halves a and b of x, block by block along an axis."""
     out = torch.empty_like(x)
     # Halves are taken of the whole tensors: in each block their views would take as long as the products.
@@ -252,7 +252,7 @@ def _multiply_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int)
     return out
 
 
-def _multiply_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
+def _multiply_interleaved(x: Tensor, cis: Tensor, axis: int) -> Tensor:
     """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block."""
     out, rotated = torch.empty_like(x), 2 * cis.shape[-1]
     out[..., rotated:] = x[..., rotated:]
@@ -277,18 +277,18 @@ def _blocks(axis: int, dtype: torch.dtype, x: Tensor, *others: Tensor) -> Iterat
 
 
 def _complex(x: Tensor) -> Tensor:
-    """Read neighbours as complex numbers, in place."""
+    """Read interleaved pairs as complex numbers, in place."""
     return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
 def _are_complex(x: Tensor) -> bool:
-    """Whether neighbours lie in memory so that they can be read as complex numbers."""
+    """Whether interleaved pairs lie in memory so that they can be read as complex numbers."""
     even = all(stride % 2 == 0 for stride in x.stride()[:-1])
     return x.stride(-1) == 1 and even and x.storage_offset() % 2 == 0
 
 
 class _Rotate(torch.autograd.Function):
-    """The rotation by a ``_NeighbourTable`` (its table and None) or a ``_HalvesTable``; the gradient rotates back."""
+    """The rotation by a ``_InterleavedTable`` (its table and None) or a ``_HalfTable``; the gradient rotates back."""
 
     @staticmethod
     def forward(table: Tensor, sin: Tensor | None, pairs: int, *heads_BHSK: Tensor) -> tuple[Tensor, ...]:
@@ -304,9 +304,9 @@ class _Rotate(torch.autograd.Function):
                 x, cos = x.transpose(-3, -2), table.transpose(-3, -2)
                 own_sin = None if sin is None else sin.transpose(-3, -2)
             if own_sin is None:
-                rotated = _multiply_neighbours(x, cos, axis)
+                rotated = _multiply_interleaved(x, cos, axis)
             else:
-                rotated = _multiply_halves(x, cos, own_sin, pairs, axis)
+                rotated = _multiply_half(x, cos, own_sin, pairs, axis)
             out.append(rotated.transpose(-3, -2) if split_off else rotated)
         return tuple(out)
 

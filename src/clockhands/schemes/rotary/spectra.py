@@ -21,7 +21,7 @@ from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
-Device = torch.device | str | None
+_Device = torch.device | str | None
 Length = Num[Tensor, " B"] | Int[Tensor, " B"] | None
 """The length of each row; None: not known, or of no concern."""
 Frequencies = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]
@@ -55,7 +55,7 @@ class Spectrum:
         """Return every spectrum by the name that recipes have for it; ``options_of`` reads their options from here."""
         return SPECTRA
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: _Device = None) -> Frequencies:
         """Return the radians per position of each pair, in float64: [F].
 
         The shape is [B, 1, F] where rows of different lengths differ.
@@ -127,7 +127,7 @@ class NTK(Spectrum):
     factor: Positive
     least_channels = 4
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: _Device = None) -> Frequencies:
         return compute_frequencies(channels, self._enlarge_base(channels, base), device=device)
 
     def _enlarge_base(self, channels: int, base: float) -> float:
@@ -150,7 +150,7 @@ class Dynamic(Spectrum):
     depends_on_length = True
     least_channels = 4
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: _Device = None) -> Frequencies:
         if length_B is None:
             return compute_frequencies(channels, base, device=device)
         dtype = choose_angle_dtype(length_B.device)
@@ -323,7 +323,7 @@ class LongRoPE(Spectrum):
     rope_type = "longrope"
     depends_on_length = True
 
-    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: _Device = None) -> Frequencies:
         omega_F = compute_frequencies(channels, base, device=length_B.device if length_B is not None else device)
         short_F = omega_F / omega_F.new_tensor(self.short_factor)
         long_F = omega_F / omega_F.new_tensor(self.long_factor)

@@ -18,8 +18,8 @@ from clockhands.schemes.scheme import (
     Keys,
     Logits,
     MaskedPairs,
-    Positions,
     Queries,
+    QueryPositions,
     Rotated,
     Scheme,
 )
@@ -91,7 +91,7 @@ class SSMax(Scheme):
         """Return the one hook that this instance needs: queries are multiplied, or whole rows of logits."""
         return frozenset({"rotate" if self.count == "position" else "logits"})
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         if self.count == "visible":
             return q_BHSK, k_BHTK
         pos = take_axis(qpos, "ssmax", self.axis, self.axes_advice)

@@ -11,7 +11,7 @@ from clockhands.errors import refuse_faults
 from clockhands.options import AtLeastOne, Count, FromZero
 from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.position_checks import check_counts
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Queries, QueryPositions, Rotated, Scheme
 
 
 @final
@@ -83,7 +83,7 @@ class Temperature(Scheme):
             return None
         return {"attn_temperature_tuning": True, "attn_scale": self.coefficient, "floor_scale": self.length}
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         if self.factor is not None:
             # One factor for all queries: as if the softmax had the temperature 1/(1 + c·ln s).
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK

@@ -14,7 +14,7 @@ from clockhands.schemes.frequencies import (
     take_shared_row,
 )
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis, check_pairs, rotate_pairs
-from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Logits, MaskedPairs, Positions
+from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Logits, MaskedPairs, QueryPositions
 from clockhands.shapes import Bool, Float, Num, Tensor
 
 FarProducts = tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"], Bool[Tensor, "B S T"]]
@@ -55,7 +55,7 @@ class TwoRotations(Rotary):
         return logits_BHST
 
     def rotate_far(
-        self, q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], qpos: Positions,
+        self, q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], qpos: QueryPositions,
         kpos: KeyPositions,
     ) -> Iterator[FarProducts]:  # fmt: skip
         """For each kind of far pairs, yield q and k rotated for them, and which pairs they are.

@@ -18,7 +18,7 @@ from clockhands.schemes.frequencies import (
 )
 from clockhands.schemes.position_checks import can_read
 from clockhands.schemes.rotary.rotation import Layout, check_pairs, rotate_pairs
-from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Queries, QueryPositions, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
 
 
@@ -70,7 +70,7 @@ class XPos(Scheme):
 
     declares = Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
 
-    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: QueryPositions, kpos: KeyPositions) -> Rotated:
         qpos, kpos = take_axis(qpos, "xpos"), take_axis(kpos, "xpos")
         low, high = kpos.amin(-1, keepdim=True), kpos.amax(-1, keepdim=True)
         # Only differences count: centred on the keys, neither side grows beyond float32.
