@@ -23,7 +23,6 @@ from clockhands.schemes import (
     Composition,
     CoPE,
     Fire,
-    Forgetting,
     RePo,
     RoPE,
     Scheme,
@@ -88,27 +87,16 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: Positioning(None), r"takes a scheme, such as RoPE\(64\)"),  # type: ignore[arg-type]
     (lambda: Positioning(RoPE(16), layers=2).attend(5, *[heads()] * 3, POS), "is 5, but must be .*, from 0 to 1"),
     (lambda: Positioning(RoPE(16)).get_scheme("enc"), "layer is 'enc', but must be the number of a layer, from 0$"),  # type: ignore[arg-type]
-    (
-        lambda: Positioning(RoPE(16)).attend(0, *[heads()] * 3, POS, cache=True),
-        r"cache is True, but must be a Cache\(\)",
-    ),  # type: ignore[misc,arg-type]
+    (lambda: Positioning(RoPE(16)).attend(0, *[heads()] * 3, POS, cache=True), r"cache is True, but must be a Cache"),  # type: ignore[misc,arg-type]
     (
         cached(POS, heads(), heads(), schemes=(RoPE(16), RoPE(16, base=5e5))),
         r"filled under RoPE\(16\), and this layer has RoPE\(16, ba",
-    ),
-    (
-        cached(POS, heads(), heads(), schemes=(RoPE(16), Forgetting(64, 4))),
-        r"filled under RoPE\(16\), and this layer has Forgetting",
     ),
     (cached(POS, heads(), heads()), "layer 0 holds tokens up to position 9, and the new ones begin at 0; give"),
     (
         lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
         r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",
     ),
-    (
-        lambda: Positioning([RoPE(16)] * 2).get_scheme("0"),
-        "layer is '0', but must be the number of a layer, from 0 to 1",
-    ),  # type: ignore[arg-type]
     (
         lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10, 64), POS[:1].expand(3, -1)),
         r"makes vectors \[3, 10, 64\], and embeddings are \[2, 10, 64\]",
@@ -137,16 +125,10 @@ MISTAKES: list[tuple[Any, str]] = [
         r"rotate lacks kpos; call it as rotate\(q_BHSK, k_BHTK, qpos, kpo",
     ),  # type: ignore[call-arg]
     (lambda: Positioning(RoPE(16)).embed(heads()), r"embed lacks pos; call it as embed\(x_BSD, pos\)"),  # type: ignore[call-arg]
-    (
-        lambda: schemes.build("rope"),
-        "build: catalogue is 'rope', but must be Catalogue; name is missing .*; sizes is miss",
-    ),  # type: ignore[call-arg, arg-type]
+    (lambda: schemes.build("rope"), "build: catalogue is 'rope', but must be Catalogue; name is missing .*; sizes is"),  # type: ignore[call-arg, arg-type]
     (lambda: RoPE(64).rotate(heads(), heads(), POS, POS), "64 channels of each head are to be rotated, .* have 16"),
     (tried(RoPE(16), heads(2, 10, 4, 16)), r"positions of queries are \[2, 10\].*pass q.transpose\(1, 2\)"),
-    (
-        tried(RoPE(16), pos=POS[:, :9]),
-        r"positions of queries are \[2, 9\], and q is \[2, 4, 10, 16\].*for each of the 10",
-    ),
+    (tried(RoPE(16), pos=POS[:, :9]), r"positions of queries are \[2, 9\], and q is \[2, 4, 10, 16\].*of the 10"),
     (tried(RoPE(16), pos=POS[:1].expand(3, -1)), r"positions are \[3, 10\].*one row for each of the 2 texts, or one"),
     (tried(RoPE(16), pos=10), r"queries must be a tensor \[batch, tokens\], and this is 10; make them with"),
     (tried(Alibi(8)), "Alibi was made for 8 heads, and queries have 4; set num_heads=4"),
