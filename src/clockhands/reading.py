@@ -105,7 +105,7 @@ def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
         raise DataError(too_deep) from fault
     except ValueError as fault:  # a fault of the syntax, or an integer of more digits than Python reads
         raise DataError(f"{path} is not TOML: {str(fault)[:200]}") from fault
-    if is_deep(tables, DEEPEST_TOML):
+    if _is_deep(tables, DEEPEST_TOML):
         raise DataError(too_deep)
     return tables
 
@@ -137,7 +137,7 @@ def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] 
         raise ValueError(f"it is not JSON: {fault.msg} at {place}") from fault
     except RecursionError as fault:
         raise ValueError("it is nested thousands of levels deep") from fault
-    if is_deep(value, DEEPEST_JSON):
+    if _is_deep(value, DEEPEST_JSON):
         raise ValueError(f"it is nested more than {DEEPEST_JSON} levels deep")
     return value
 
@@ -148,7 +148,7 @@ def _read_integer(digits: str) -> int:
     return int(digits)
 
 
-def is_deep(tables: Any, deepest: int) -> bool:
+def _is_deep(tables: Any, deepest: int) -> bool:
     """Return whether tables and lists are nested more than ``deepest`` levels deep."""
     level: list[Any] = [tables]
     for _ in range(deepest):

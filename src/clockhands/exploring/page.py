@@ -241,7 +241,7 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
     ``answers_at``: the folder of the answers' pages, seen from this page; empty where there is none.
     """
     findings = _compose_findings(models, command)
-    live = share_lists([model.data for model in models if model.is_live])
+    live = _share_lists([model.data for model in models if model.is_live])
     recorded = [model.data for model in models if not model.is_live]
     data: dict[str, Any] = {"version": __version__, "command": command, "models": live, "recorded": recorded}
     data["findings"] = [
@@ -271,7 +271,7 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
     )
 
 
-def share_lists(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _share_lists(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the models with each long list once: where an earlier model has the same one, that model's id stands."""
     first: dict[str, str] = {}
     shared = []

@@ -111,7 +111,7 @@ def cut_trial_texts(
     return cut_texts(stream, longest, max(tail, 0), count, model.start_ids), tail
 
 
-def try_methods(setting: Setting, methods: Sequence[Method]) -> dict[str, tuple[float, int]]:
+def _try_methods(setting: Setting, methods: Sequence[Method]) -> dict[str, tuple[float, int]]:
     """Return of every method the mean loss in the last round that it was in, with the number of its texts.
 
     Successive halving: all methods on ``FIRST_TEXTS``, the better half on twice as many, until ``FINALISTS`` are left.
@@ -409,7 +409,7 @@ def choose_method(
     archive = archive or Archive(None)
     setting = Setting(model, search_stream, lengths, texts, items, tuple(learned), seed, archive, progress)
     methods = list_methods(model, trained, longest)
-    tried = try_methods(setting, methods)
+    tried = _try_methods(setting, methods)
     # The model as it is, the best that can be written, one that leaves short texts alone, and one of the others.
     ranked = sorted(methods[1:], key=lambda method: (-tried[method.name][1], tried[method.name]))
     finalists = [methods[0], *[method for method in ranked if can_write(model, method)][:FINALISTS]]

@@ -115,7 +115,7 @@ def estimate_difference(
     return widen(plain, ours_SN, theirs_SN, groups, top, alpha)
 
 
-def pair_items(
+def _pair_items(
     ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], groups: Sequence[int] | None, block: int = 1
 ) -> tuple[Matrix, GroupSizes]:
     """Return the paired differences by group of items (``block`` neighbours of which are one), S × G, and their sizes.
@@ -141,9 +141,9 @@ def estimate_gap(
     Neighbouring blocks still hang together where they touch. Their variance is short by about as much as that of blocks
     of half the length is short of it, since what is missing falls with the length (the generalised jackknife).
     """
-    value, parts = estimate_parts(*pair_items(ours_SN, theirs_SN, groups, block))
+    value, parts = estimate_parts(*_pair_items(ours_SN, theirs_SN, groups, block))
     if block > 1:
-        half = estimate_parts(*pair_items(ours_SN, theirs_SN, groups, block // 2))[1]
+        half = estimate_parts(*_pair_items(ours_SN, theirs_SN, groups, block // 2))[1]
         parts = replace(parts, item=parts.item + max(parts.item - half.item, 0.0))
     return value, parts
 
@@ -171,8 +171,10 @@ def widen(
     if top is None:
         return gap
     # Few groups that differ are a ceiling; few blocks of many that do are not.
-    if int((pair_items(ours_SN, theirs_SN, groups)[0] != 0).any(axis=0).sum()) < FEW:
-        gap = _join_bounds(gap, *_bound_at_ceiling(gap, *pair_items(ours_SN, theirs_SN, groups, gap.block), top, alpha))
+    if int((_pair_items(ours_SN, theirs_SN, groups)[0] != 0).any(axis=0).sum()) < FEW:
+        gap = _join_bounds(
+            gap, *_bound_at_ceiling(gap, *_pair_items(ours_SN, theirs_SN, groups, gap.block), top, alpha)
+        )
     if {_find_extreme(scores_SN, groups, top) for scores_SN in (ours_SN, theirs_SN)} == {"ceiling", "floor"}:
         gap = _join_bounds(gap, *_bound_between_extremes(gap, ours_SN, theirs_SN, groups, top, alpha))
     return gap
@@ -236,7 +238,7 @@ def _bound_between_extremes(
 
 def _find_extreme(scores_SN: Matrix, groups: Sequence[int] | None, top: float) -> str:
     """Return the end, ``ceiling`` or ``floor``, from which fewer than ``FEW`` groups of items are away; else ""."""
-    scores_SG, _ = pair_items(scores_SN, np.zeros_like(scores_SN), groups)
+    scores_SG, _ = _pair_items(scores_SN, np.zeros_like(scores_SN), groups)
     if int((scores_SG < top).any(axis=0).sum()) < FEW:
         return "ceiling"
     return "floor" if int((scores_SG > 0).any(axis=0).sum()) < FEW else ""
@@ -273,7 +275,7 @@ def bound_mean(
         return mean - reach, mean + reach
     low, high = max(mean - reach, 0.0), min(mean + reach, top)
     if _find_extreme(scores_SN, groups, top):
-        sizes_G = pair_items(scores_SN, np.zeros_like(scores_SN), groups, block)[1]
+        sizes_G = _pair_items(scores_SN, np.zeros_like(scores_SN), groups, block)[1]
         bounds = bound_share(mean / top, count_effective_groups(sizes_G), alpha)
         low, high = min(low, top * bounds[0]), max(high, top * bounds[1])
     return low, high

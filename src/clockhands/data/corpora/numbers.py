@@ -30,7 +30,7 @@ KEPT = 2**16
 """How many spelled numbers are kept: the corpus is opened anew for each run that a process trains."""
 
 
-def list_languages() -> Mapping[str, Any]:
+def _list_languages() -> Mapping[str, Any]:
     """Return what writes numbers, by language; only who asks for numbers imports the package."""
     from num2words import CONVERTER_CLASSES
 
@@ -57,7 +57,7 @@ def _get_converter(language: str) -> Any:
 
     num2words looks through all of them, up to 10^600, for every number, which takes three quarters of its time.
     """
-    converter = copy(list_languages()[language])
+    converter = copy(_list_languages()[language])
     if hasattr(converter, "cards"):
         kept = [(power, word) for power, word in converter.cards.items() if power < 10**15]
         converter.cards = type(converter.cards)(kept)
@@ -142,7 +142,7 @@ def _draw_with_rearranged(
     return make_pair(number, source, target), [make_pair(other, source, target) for other in kept]
 
 
-def plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
+def _plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
     """Yield for every count of digits the first number, the end, and how many are drawn."""
     ends = [min(10**count, largest + 1) for count in range(1, len(str(largest)) + 1)]
     start = drawn = 0
@@ -154,7 +154,7 @@ def plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
         start, drawn = end, drawn + quota
 
 
-def draw_other_numbers(
+def _draw_other_numbers(
     number: int,
     *,
     largest: int,
@@ -174,7 +174,7 @@ def draw_other_numbers(
     rng = random.Random(f"numbers:{largest}:{len(trained)}:{seed}:redrawn:{number}")
     source_bound, target_bound = measure() if measure else (math.inf, math.inf)
     pairs: list[Pair] = []
-    for start, end, _ in plan_quotas(largest, len(trained) + len(held_out)):
+    for start, end, _ in _plan_quotas(largest, len(trained) + len(held_out)):
         wanted = sum(start <= other < end for other in trained)
         others = (spell(other) for other in _draw_different(range(start, end), rng) if other not in held_out)
         fitting = (pair for pair in others if len(pair.source) <= source_bound and len(pair.target) <= target_bound)
@@ -229,7 +229,7 @@ def numbers(
     _check(source, target, largest, {"train": train, "validation": validation, "test": test}, longer)
     rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
     # As near as may be equally many numbers of every count of digits.
-    quotas = list(plan_quotas(largest, train + validation + test))
+    quotas = list(_plan_quotas(largest, train + validation + test))
     chosen = [number for start, end, quota in quotas for number in rng.sample(range(start, end), quota)]
     rng.shuffle(chosen)
     spell = partial(make_pair, source=source, target=target)
@@ -258,7 +258,7 @@ def numbers(
     drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
     listed: tuple[Population, ...] = (_Spelled(quotas, source, largest),) if largest < 10**6 else ()
     redraw = partial(
-        draw_other_numbers, largest=largest, trained=chosen[:train], held_out=frozenset(chosen[train:]),
+        _draw_other_numbers, largest=largest, trained=chosen[:train], held_out=frozenset(chosen[train:]),
         measure=measure if longer else None, spell=spell, rounds=rounds, seed=seed,
     )  # fmt: skip
 
@@ -269,7 +269,7 @@ def numbers(
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
-    languages = list_languages()
+    languages = _list_languages()
     for language in (source, target):
         if language not in languages:
             raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, languages)}")

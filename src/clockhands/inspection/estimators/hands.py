@@ -132,7 +132,7 @@ class WaveFit:
         return bool((gaps < LEAST_SEPARATION * 2 * np.pi).any())
 
 
-def compute_periodogram(rows: Array, padding: int) -> tuple[Array, Array]:
+def _compute_periodogram(rows: Array, padding: int) -> tuple[Array, Array]:
     """Return a grid of turns per row and the power there, summed over channels, of rows padded ``padding`` times."""
     length = 1 << int(np.ceil(np.log2(padding * len(rows))))
     power = (np.abs(np.fft.rfft(rows, length, axis=0)) ** 2).sum(1)
@@ -145,7 +145,7 @@ def find_peak(residual: Array, excluded: Array) -> tuple[float, float]:
     (0, 0) where nothing is left.
     """
     count = len(residual)
-    turns_per_row, power = compute_periodogram(residual, 8)  # so that the peak lies close to a grid point
+    turns_per_row, power = _compute_periodogram(residual, 8)  # so that the peak lies close to a grid point
     free = (turns_per_row >= 1 / count) & (turns_per_row <= 0.5 - 0.5 / count)
     for center in excluded / (2 * np.pi):
         free &= np.abs(turns_per_row - center) > LEAST_SEPARATION / count
@@ -182,7 +182,7 @@ def measure_surrogates(noise: Array, *, steep: bool = False) -> Iterator[Array]:
         phases = np.exp(2j * np.pi * rng.random(spectrum.shape))
         rows = np.fft.irfft(spectrum * phases, len(noise), axis=0)
         rows = rows - trend @ (trend.T @ rows)
-        turns_per_row, power = compute_periodogram(rows, 2)
+        turns_per_row, power = _compute_periodogram(rows, 2)
         power[(turns_per_row < LEAST_TURNS / len(rows)) | (turns_per_row > 0.5 - 0.5 / len(rows))] = 0
         strongest: list[float] = []
         for _ in range(min(PATIENCE, max(1, len(rows) // 16))):

@@ -44,21 +44,21 @@ SLOPE = 3.4
 """By how much each letter of a slanted name lies lower than the last, in points."""
 
 
-def measure_side(panel: Panel) -> float:
+def _measure_side(panel: Panel) -> float:
     """Return about how wide the ticks beside a panel are, with its label, in points."""
     names = [replace_controls(value) for mark in panel.marks for value in mark.y if isinstance(value, str)]
     return 30.0 + LETTER * max(4, *map(len, names)) if names else 60.0
 
 
-def break_lines(text: str, room: float) -> str:
+def _break_lines(text: str, room: float) -> str:
     """Return a title or a label in lines that are at most ``room`` points long."""
     return textwrap.fill(replace_controls(text), max(8, int(room / LETTER)), break_on_hyphens=False)
 
 
-def measure_broken_lines(panel: Panel, width: float) -> float:
+def _measure_broken_lines(panel: Panel, width: float) -> float:
     """Return the height of all lines of title and label but the first of each, in points."""
-    across = width - measure_side(panel)
-    return 14.0 * sum(break_lines(text, across).count("\n") for text in (panel.title, panel.xlabel))
+    across = width - _measure_side(panel)
+    return 14.0 * sum(_break_lines(text, across).count("\n") for text in (panel.title, panel.xlabel))
 
 
 def measure_names(panel: Panel) -> float:
@@ -68,14 +68,14 @@ def measure_names(panel: Panel) -> float:
     return size * len(names) + 46.0 if len(names) <= 60 else 0.0
 
 
-def measure_slant(panel: Panel, width: float) -> float:
+def _measure_slant(panel: Panel, width: float) -> float:
     """Return the height that names below a panel need where they are slanted, in points."""
     marks = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
     names = {value for mark in marks for value in list_x(mark) if isinstance(value, str)}
-    return 0.0 if fit_upright(names, width) else SLOPE * max(map(len, names))
+    return 0.0 if _fit_upright(names, width) else SLOPE * max(map(len, names))
 
 
-def fit_upright(names: Collection[str], width: float) -> bool:
+def _fit_upright(names: Collection[str], width: float) -> bool:
     """Tell whether names fit side by side below a panel of this width."""
     return max(map(len, names), default=0) * LETTER * len(names) <= width * 0.85
 
@@ -84,7 +84,7 @@ LINE = 17.0
 """The height of one line of a legend, in points."""
 
 
-def list_labels(plot: Plot) -> dict[str, int]:
+def _list_labels(plot: Plot) -> dict[str, int]:
     """Return each label with the index of the first mark that has it. A lone label is left out, but for a reference."""
     marks = [(index, mark) for index, mark in enumerate(plot.panel.marks) if not KINDS[mark.kind].owns_axes]
     labelled = [(index, mark) for index, mark in marks if mark.label]
@@ -100,13 +100,13 @@ def list_labels(plot: Plot) -> dict[str, int]:
     return entries
 
 
-def find_common_labels(plots: Sequence[Plot]) -> list[str]:
+def _find_common_labels(plots: Sequence[Plot]) -> list[str]:
     """Return the labels of all panels together, if one legend can serve them; otherwise nothing."""
-    sets = [list_labels(plot) for plot in plots if plot.panel.marks]
+    sets = [_list_labels(plot) for plot in plots if plot.panel.marks]
     return list(sets[0]) if sets and all(set(other) == set(sets[0]) for other in sets) else []
 
 
-def count_lines(names: Sequence[str], width: float) -> int:
+def _count_lines(names: Sequence[str], width: float) -> int:
     """Return how many lines the entries take at this width, in points."""
     if not names:
         return 0
@@ -114,17 +114,17 @@ def count_lines(names: Sequence[str], width: float) -> int:
     return math.ceil(len(names) / max(1, int(width // longest)))
 
 
-def draw_legend(owner: Any, plots: Sequence[Plot], names: Sequence[str], width: float, **place: Any) -> None:
+def _draw_legend(owner: Any, plots: Sequence[Plot], names: Sequence[str], width: float, **place: Any) -> None:
     """Draw the entries on ``owner``, axes or a whole figure, in as many columns as fit."""
-    handles = {name: plot.handles[index] for plot in plots for name, index in list_labels(plot).items()}
-    columns = math.ceil(len(names) / count_lines(names, width))
+    handles = {name: plot.handles[index] for plot in plots for name, index in _list_labels(plot).items()}
+    columns = math.ceil(len(names) / _count_lines(names, width))
     owner.legend([handles[name] for name in names], list(names), ncols=columns, columnspacing=1.5, **place)
 
 
 Axis = Literal["x", "y"]
 
 
-def is_shared(plots: Sequence[Plot], axis: Axis) -> bool:
+def _is_shared(plots: Sequence[Plot], axis: Axis) -> bool:
     """Tell whether all panels have one label, scale, set of categories, limits and size of heatmaps on this axis."""
     drawn = [plot for plot in plots if plot.panel.marks]
     if len(drawn) < 2 or any(plot.panel.equal for plot in drawn):
@@ -132,7 +132,7 @@ def is_shared(plots: Sequence[Plot], axis: Axis) -> bool:
     return len({_describe_axis(plot, axis) for plot in drawn}) == 1 and bool(getattr(drawn[0].panel, f"{axis}label"))
 
 
-def label_outer(plots: Sequence[Plot], columns: int, axis: Axis) -> None:
+def _label_outer(plots: Sequence[Plot], columns: int, axis: Axis) -> None:
     """Leave names and numbers of a shared axis to the lowest panel of each column or the first of each row."""
     for index, plot in enumerate(plots):
         below = index + columns
@@ -153,7 +153,7 @@ def _describe_axis(plot: Plot, axis: Axis) -> tuple[Any, ...]:
     return panel.ylabel, panel.yscale, panel.ylim, tuple(plot.y.names), tuple(len(z) for z in maps)
 
 
-def choose_appearances(figure: Figure) -> list[list[Appearance]]:
+def _choose_appearances(figure: Figure) -> list[list[Appearance]]:
     """Return how each mark of each panel looks: references grey and dashed, the main mark heavy, in the first colour.
 
     A label has one appearance in the whole figure; a mark without one is told from the others of its panel.
@@ -254,22 +254,22 @@ class Sheet:
         self.columns = math.ceil(min(figure.columns, len(figure.panels), 2 * MOST_COLUMNS) / 2)
         self.rows = math.ceil(len(figure.panels) / self.columns)
         self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
-        self.looks = choose_appearances(figure)
+        self.looks = _choose_appearances(figure)
         width = WIDTH / self.columns
         # A flat panel would be all labels.
         shape = max(figure.height, min(0.65, 1.6 * figure.height))
         height = max(width * shape, 34.0, *(measure_names(panel) for panel in figure.panels))
-        height += max(measure_broken_lines(panel, width) + measure_slant(panel, width) for panel in figure.panels)
+        height += max(_measure_broken_lines(panel, width) + _measure_slant(panel, width) for panel in figure.panels)
         self.plots = [Plot(panel, *_make_scales(panel), width, height) for panel in figure.panels]
-        self.legend = find_common_labels(self.plots)
-        total = self.rows * height + LINE * count_lines(self.legend, WIDTH)
+        self.legend = _find_common_labels(self.plots)
+        total = self.rows * height + LINE * _count_lines(self.legend, WIDTH)
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.02)
         self.canvas = Canvas(figsize=(WIDTH / 72, total / 72), dpi=72, layout=layout, facecolor="none")
 
     def fill(self) -> None:
         """Draw all panels, then what belongs to all of them."""
         axes: tuple[Axis, Axis] = ("x", "y")
-        shared = [axis for axis in axes if is_shared(self.plots, axis)]
+        shared = [axis for axis in axes if _is_shared(self.plots, axis)]
         grid = self.canvas.add_gridspec(self.rows, self.columns)
         first: Axes | None = None
         for index, plot in enumerate(self.plots):
@@ -278,11 +278,11 @@ class Sheet:
             first = first or (plot.ax if plot.panel.marks else None)
             self._draw_panel(plot, self.looks[index])
         for axis in shared:
-            label_outer(self.plots, self.columns, axis)
+            _label_outer(self.plots, self.columns, axis)
         for kind in self.kinds.values():
             kind.finish(self.canvas)
         if self.legend:
-            draw_legend(self.canvas, self.plots, self.legend, WIDTH, loc="outside upper left")
+            _draw_legend(self.canvas, self.plots, self.legend, WIDTH, loc="outside upper left")
 
     def print_svg(self) -> bytes:
         """Lay the sheet out and return it as SVG. ``savefig`` would draw all of it once more, to measure it."""
@@ -310,10 +310,10 @@ class Sheet:
             plot.spots.append([])
             plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, look)
         above = 0.0 if self.legend else _draw_own_legend(plot)
-        across = plot.width - measure_side(panel)
-        ax.set_title(break_lines(panel.title, across), pad=6 + above)
-        ax.set_xlabel(break_lines(panel.xlabel, across))
-        ax.set_ylabel(break_lines(panel.ylabel, (plot.height - measure_slant(panel, plot.width)) * 0.8))
+        across = plot.width - _measure_side(panel)
+        ax.set_title(_break_lines(panel.title, across), pad=6 + above)
+        ax.set_xlabel(_break_lines(panel.xlabel, across))
+        ax.set_ylabel(_break_lines(panel.ylabel, (plot.height - _measure_slant(panel, plot.width)) * 0.8))
         _set_ticks(plot)
         if panel.equal and not any(KINDS[mark.kind].owns_axes for mark in panel.marks):
             ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
@@ -337,11 +337,11 @@ def _make_scales(panel: Panel) -> tuple[Scale, Scale]:
 
 def _draw_own_legend(plot: Plot) -> float:
     """Draw a legend between the panel's title and its data; return the height it takes."""
-    names, width = list(list_labels(plot)), plot.width * 0.85
+    names, width = list(_list_labels(plot)), plot.width * 0.85
     if names:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.1}
-        draw_legend(plot.ax, [plot], names, width, borderpad=0.1, **place)
-    return LINE * count_lines(names, width)
+        _draw_legend(plot.ax, [plot], names, width, borderpad=0.1, **place)
+    return LINE * _count_lines(names, width)
 
 
 def _set_ticks(plot: Plot) -> None:
@@ -359,7 +359,7 @@ def _set_ticks(plot: Plot) -> None:
             axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(float(value))))
             axis.set_minor_formatter(NullFormatter())
     if across:
-        ax.set_xticks(range(len(across)), across, **({} if fit_upright(across, plot.width) else _SLANTED))
+        ax.set_xticks(range(len(across)), across, **({} if _fit_upright(across, plot.width) else _SLANTED))
         ax.grid(False, axis="x")
     if down:
         ax.set_yticks(range(len(down)), down)
