@@ -269,3 +269,30 @@ def test_what_is_not_in_a_file_is_not_said_to_come_from_there() -> None:
     meta = read_params({**META, "use_scaled_rope": True}, "params.json").rotations()[0]
     assert [megatron.origin[name] for name in ("base", "channels", "factor")] == ["default of Megatron"] * 3
     assert (meta.origin["factor"], meta.origin["channels"]) == ("Meta's code", "all of the head")
+
+
+def test_deepseeks_own_file_is_the_same_as_the_hubs() -> None:
+    """``inference/configs/config_671B.json``, whose YaRN stands in the code alone; it was read as Mistral's."""
+    own = {"dim": 7168, "inter_dim": 18432, "n_layers": 3, "n_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512,
+           "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}  # fmt: skip
+    rule = {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
+            "mscale": 1.0, "mscale_all_dim": 1.0}  # fmt: skip
+    hub = {"model_type": "deepseek_v3", "num_hidden_layers": 3, "rope_theta": 10000, "rope_scaling": rule}
+    read = read_params(own, "f")
+    assert (read.program, compare(read, read_huggingface(hub, "f"))) == ("DeepSeek", None)
+    assert compare(read_params({**own, "rope_factor": 20}, "f"), read_huggingface(hub, "f")) is not None
+
+
+def test_a_number_switches_metas_temperature_on() -> None:
+    raw = {"dim": 5120, "n_layers": 4, "n_heads": 40, "nope_layer_interval": 4, "attn_temperature_tuning": 4}
+    assert "ln" in read_params(raw, "f").layers[3].temperature
+    assert not read_params({**raw, "attn_temperature_tuning": 0}, "f").layers[3].temperature
+
+
+def test_nemos_yaml_refers_to_its_own_keys_and_its_rule_is_listed() -> None:
+    text = "model:\n  encoder_seq_length: 4096\n  max_position_embeddings: ${.encoder_seq_length}\n  num_layers: 2\n" \
+           "  hidden_size: 64\n  num_attention_heads: 4\n  position_embedding_type: rope\n  old_context_len: 8192\n" \
+           "  low_freq_factor: 1.0\n"  # fmt: skip
+    positions = read_megatron(text, "f")
+    assert positions.claimed_length == 4096
+    assert positions.strange == (("--low-freq-factor", "set"), ("--old-context-len", "set"))

@@ -13,7 +13,7 @@ from clockhands.explanation.table import NOT_KNOWN, Layer, Positions, look_up
 EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
 """Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
 DISTANCES = (1, 16, 256, 4096, 65536)
-OWN_FILES = ("llama.cpp", "Mistral", "Meta", "ExecuTorch", "Megatron")
+OWN_FILES = ("llama.cpp", "Mistral", "Meta", "ExecuTorch", "DeepSeek", "Megatron")
 """Programs with a kind of file of their own; the others share ``config.json``."""
 OF_A_RULE = (
     "rule", "factor", "original_length", "beta_fast", "beta_slow", "truncate", "low_frequency_factor", "extrapolation",
@@ -83,6 +83,7 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     # The weights tell what one program names, and each has words of its own for no rotation at all.
     still = all(side.startswith("no rotation") for side in both)
     same = still and (any("the weights tell" in side for side in both) or all("rotation (" in side for side in both))
+    same |= all("ALiBi" in side for side in both)
     if both[0] != both[1] and not same:
         return Difference(f"positions enter by {both[0]} against {both[1]}")
     if first.entry and both[0] == both[1] and first.claimed_length != second.claimed_length:
@@ -107,6 +108,9 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
 def _compare_layers(here: Layer, there: Layer, part: Part) -> Difference | None:
     """Return where two layers part: in whether or how they rotate, or in how far they see."""
     a, b = here.rotation, there.rotation
+    if here.attends != there.attends:
+        has = ("no softmax attention", "softmax attention")
+        return Difference(f"the layer has {has[here.attends]} against {has[there.attends]}")
     if (a is None) != (b is None):
         rotates = ("does not rotate", "rotates")
         return Difference(f"the layer {rotates[a is not None]} against {rotates[b is not None]}")

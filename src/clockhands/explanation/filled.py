@@ -15,10 +15,14 @@ from clockhands.explanation.table import read_facts
 from clockhands.pretrained.configuration import is_known, walk_settings
 from clockhands.progress import quiet
 
-INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
+INSIDE = (
+    *("text_config", "llm_config", "language_config", "thinker_config", "vlm_config"),
+    *("decoder", "decoder_config", "global_config"),
+)
 """Keys under which a model of several kinds of input keeps the part that reads text."""
 NOT_POSITION = re.compile(
     "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|"
+    "is_composition|"
     "(qk_nope|v|value|index|linear_key|linear_value)_head_dim)$"
 )
 ALIASES = {
@@ -37,7 +41,10 @@ ALIASES = {
     "partial_rotary_factor": ("rotary_pct", "rope_pct", "rotary_percentage"),
 }
 """Other names of keys of Llama, for files of architectures that transformers does not know."""
-SAME_CODE = {"hunyuan": "hunyuan_v1_moe", "RefinedWeb": "falcon", "RefinedWebModel": "falcon", "kimi_k2": "deepseek_v3"}
+SAME_CODE = {
+    "hunyuan": "hunyuan_v1_moe", "RefinedWeb": "falcon", "RefinedWebModel": "falcon", "kimi_k2": "deepseek_v3",
+    "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
+}  # fmt: skip
 """Architectures that transformers does not know, but whose code is that of another one."""
 ROTATE = ("arctic", "baichuan", "chatglm", "codeshell", "deepseek", "grok-1", "internlm", "minicpm", "orion", "xverse")
 """Architectures that transformers does not know, and that rotate by 10,000 where their files name no rotation."""
@@ -115,12 +122,14 @@ class Filled:
                 tables += [(f"{self.prefix}{name}.{kind}.", inside)] if isinstance(inside, Mapping) else []
                 tables.append((f"{self.prefix}{name}.", table))
         for prefix, table in [*tables, (self.prefix, self.raw)]:
-            for key, written in table.items():
+            # Of two keys with the same number, the one that is for this kind of layer.
+            near = "sliding" in (kind or "")
+            for key, written in sorted(table.items(), key=lambda row: bool(re.search("local|swa", row[0])) != near):
                 same = written == value or written is value or (isinstance(written, list) and value in written)
                 if same and not isinstance(written, bool) and re.fullmatch(pattern, key):
                     return f"{prefix}{key}"
-        own = self.known or self.model in ROTATE
-        return f"default of {(self.model or 'the architecture') if own else 'Llama'}"
+        like = "Llama" if self.config.model_type == "llama" else self.config.model_type
+        return f"default of {self.model if self.known or self.model in ROTATE else like}"
 
 
 def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
@@ -207,6 +216,8 @@ def _write_as_before(raw: dict[str, Any]) -> None:
         raw.pop("original_max_position_embeddings", None)  # it looks for it in the table alone
     if model == "nemotron":
         raw.pop("rope_scaling", None)
+    elif model in ("glm4v", "glm4v_moe") and "text_config" not in raw:  # a flat file is for the part that reads text
+        raw["text_config"] = {**raw, "model_type": f"{model}_text"}
     if (kinds := facts["kinds"].get(model)) is not None:
         keys = (kinds["full"], kinds["local"])
         full, local = (default if raw.get(key) is None else raw[key] for key, default in keys)
@@ -228,6 +239,11 @@ def _rename(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
         if alias is not None:
             written[key] = copy.deepcopy(raw[alias])
     written["model_type"] = SAME_CODE.get(str(model), "deepseek_v3" if latent else "llama")
+    if not model and "rope_ntk_beta" in raw:  # OpenAI's own file of gpt-oss, which names no architecture
+        ends = {"beta_fast": raw["rope_ntk_beta"], "beta_slow": raw.get("rope_ntk_alpha"), "truncate": False}
+        lengths = {"original_max_position_embeddings": raw.get("initial_context_length")}
+        factor = {"rope_type": "yarn", "factor": raw.get("rope_scaling_factor")}
+        written |= {"model_type": "gpt_oss", "rope_scaling": {**factor, **lengths, **ends}}
     if written["model_type"] != "llama":
         return written
     kinds = raw.get("attn_type_list")

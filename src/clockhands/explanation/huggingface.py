@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,18 @@ PROGRAMS = {
     "vllm": "vLLM 0.25",
 }
 """Programs that read a ``config.json``, by the name that ``--as`` takes."""
+OTHERWISE = re.compile(
+    "clvp|dinov3_vit|eomt_dinov3|efficientloftr|esmfold2|lasr_ctc|lightglue|llama4_vision|sam[23]|edgetam_video|"
+    "sapiens2|seamless_m4t|vjepa2|wav2vec2-(bert|conformer)"
+)
+"""Architectures of pictures and sound whose code rotates by rules that no table here has."""
+OTHER_LAYERS = {
+    "rwkv": "recurrent", "xlstm": "recurrent", "fnet": "mlp", "longformer": "sliding_attention",
+    "led": "sliding_attention",
+}  # fmt: skip
+"""Architectures whose classes do not say which kind all of their layers are."""
+MIXED = re.compile("mamba|ssm_|block_configs|hybrid_|linear_attn|rwkv")
+"""What keys begin with of architectures that have other layers than those of attention."""
 
 
 def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transformers5") -> Positions:
@@ -39,7 +52,13 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
         like = f"{names.get(filled.config.model_type, filled.config.model_type)} would be"
         like = "its own code is known to do" if filled.model in ROTATE else like
         without = " without latent attention" if "use_mla" in filled.raw else ""
-        notes = [f"transformers 5.23 has no rotary model {filled.model!r}{without}; it is read as {like}"]
+        what = f"transformers 5.23 has no rotary model {filled.model!r}{without}"
+        notes = [f"{what if filled.model else 'the file names no model_type'}; it is read as {like}"]
+    elif filled.known and (own := _find_own_code(filled)):
+        notes = [
+            f"the file names code of its own ({own}), which is not read here; this is what {PROGRAMS[program]} makes "
+            "of the file without that code"
+        ]
     claimed = filled.get("max_position_embeddings")
     if filled.find(claimed, ".*max_.*|.*length|n_positions").startswith("default"):
         claimed = None if not filled.known or claimed == -1 else claimed  # XLNet's class has -1 for no limit
@@ -66,8 +85,15 @@ def _find_other_entry(filled: Filled) -> str:
     model, kind = filled.config.model_type, filled.get("position_embedding_type")
     if filled.get("alibi") is True:
         return "ALiBi (alibi is true)"
-    if not filled.known and kind == "alibi":
+    own = _find_own_code(filled) if filled.known else ""
+    if (own or not filled.known) and filled.raw.get("position_embedding_type") == "alibi":
         return "ALiBi (position_embedding_type is 'alibi')"
+    if model in ("bloom", "mpt"):
+        return f"ALiBi (as {model} has always)"
+    rule = table.get("rope_type") if isinstance(table := filled.get("rope_parameters"), Mapping) else None
+    rotary = filled.get("position_embeddings_type", "rotary") == "rotary"
+    if rule == "axial" or (rotary and OTHERWISE.match(model)):
+        return f"{NOT_KNOWN}: {model} rotates by the axes of a picture or by a rule of its own, which its code tells"
     if filled.model == "baichuan" and filled.get("hidden_size") != 4096:
         return "ALiBi (as Baichuan's code has for all sizes but 7B)"
     if model in ("esm", "granitemoehybrid") and kind not in ("rotary", "rope"):
@@ -80,9 +106,28 @@ def _find_other_entry(filled: Filled) -> str:
     named = any(key.startswith(("rope", "rotary")) for key in filled.raw)
     if not (like_others or named) or "position_encoding_2d" in filled.raw:  # the first ChatGLM's positions are pairs
         return f"{NOT_KNOWN}: transformers 5.23 has no {filled.model!r}, and the file names no rotation; its code tells"
+    if not filled.known and (mixed := next(filter(MIXED.match, filled.raw), None)):
+        lacks = f"transformers 5.23 has no {filled.model!r}"
+        return f"{NOT_KNOWN}: {lacks}, and {mixed} is a key of layers without attention; its code tells which"
     if model not in (*IN_ATTENTION, "esm") and not filled.get("rope_parameters"):
+        if own:
+            return (
+                f"{NOT_KNOWN}: the file names code of its own ({own}), which tells; without it {model} rotates nothing"
+            )
         return "no rotation that the architecture has (a table, a bias or nothing: the weights tell)"
     return ""
+
+
+def _find_own_code(filled: Filled) -> str:
+    """Return the configuration or model that a file names and transformers does not have; empty for nothing."""
+    import transformers
+
+    code, names = filled.raw.get("auto_map"), filled.raw.get("architectures")
+    own = str(code.get("AutoConfig", "")) if isinstance(code, Mapping) else ""
+    if own and own.rpartition(".")[2].lower() != type(filled.config).__name__.lower():
+        return own
+    unknown = names and isinstance(names, list) and not any(str(name) in transformers.__all__ for name in names)
+    return str(names[0]) if unknown else ""
 
 
 def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
@@ -119,6 +164,12 @@ def _list_kinds(filled: Filled) -> list[str]:
     if count is None:
         count = len(kinds or "x")
     count = check_layers(count, filled.find(count, ".*layers?"), filled.source)
+    if filled.config.model_type in OTHER_LAYERS:
+        return [OTHER_LAYERS[filled.config.model_type]] * count
+    if filled.config.model_type == "gpt_neo":
+        kinds = [
+            "sliding_attention" if kind == "local" else "full_attention" for kind in filled.get("attention_layers")
+        ]
     if kinds is None:
         everywhere = filled.get("sliding_window") and (
             filled.facts.get("window") == "everywhere"
@@ -130,6 +181,12 @@ def _list_kinds(filled: Filled) -> list[str]:
 
 def _find_window(filled: Filled, index: int, kind: str) -> int | None:
     """Return how many tokens a layer sees, itself included: to both sides in encoders."""
+    size = filled.get("attention_window")
+    if filled.config.model_type in ("longformer", "led"):  # all that a token of the encoder sees, but for itself
+        size = size[index] if isinstance(size, list) and index < len(size) else size
+        return check_count(size, f"{filled.prefix}attention_window", filled.source) // 2 + 1
+    if filled.config.model_type == "gpt_neo" and "sliding" in kind:
+        return filled.count("window_size")
     which = filled.facts.get("window")
     if which is None or ("sliding" not in kind and which == "by kind"):
         return None

@@ -15,8 +15,8 @@ from clockhands.explanation.table import look_up
 
 SCALED = ("llama3", "yarn", "longrope")
 """Rules that mean nothing without the trained length."""
-SAME_RULE = {"su": "longrope", "mrope": "default", "axial": "default"}
-"""Older names of rules, and names that say only how several axes share the channels."""
+SAME_RULE = {"su": "longrope", "mrope": "default"}
+"""An older name of a rule, and one that says only how several axes share the channels."""
 LABELS = {
     "deepseek_v4": {
         "sliding_attention": "main", "heavily_compressed_attention": "compress",
@@ -25,7 +25,8 @@ LABELS = {
 }  # fmt: skip
 """Architectures whose tables of ``rope_parameters`` have other names than the kinds of layers that they are for."""
 BASES = (
-    "rope_theta|base|rotary_emb(edding)?_base|rope_(local_)?base(_freq)?|(local|global|compress|swa)_rope_theta|.*theta"
+    "rope_theta|base|rotary_emb(edding)?_base|rope_(local_|embedding_)?base(_freq)?|rope_freq_constant|"
+    "(local|global|compress|swa)_rope_theta|.*theta"
 )
 SHARES = "partial_rotary_factors?|rotary_(pct|dim|percent(age)?)|rope_pct|qk_rope_head_dim"
 WIDTHS = "head_dim|kv_channels|attention_head_dim|qk_rope_head_dim|global_head_dim|.*head_dim"
@@ -133,11 +134,12 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
     )  # fmt: skip
     amplitude, logit_factor = _compute_amplitudes(table, rotation)
     both = [table.values.get(f"{length}_mscale") for length in ("short", "long")]
-    if filled.config.model_type == "phimoe" and rule != "default" and None not in both and not vllm:
+    own = filled.config.model_type == "phimoe" or not filled.known  # Phi-3-small
+    if own and rule == "longrope" and None not in both and not vllm:
         # Its module takes these for the amplitude; in transformers 5 it keeps the short factors at every length.
         amplitude = table.number("short_mscale", None, "amplitude")
         table.origin["amplitude"] += "" if both[0] == both[1] else f"; beyond the original length {both[1]}"
-        rotation = rotation if old else dataclasses.replace(rotation, long_factors=())
+        rotation = rotation if old or not filled.known else dataclasses.replace(rotation, long_factors=())
     return dataclasses.replace(rotation, amplitude=amplitude, logit_factor=logit_factor)
 
 

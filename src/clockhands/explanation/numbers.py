@@ -14,7 +14,8 @@ from clockhands.errors import CheckpointError, UsageError, show_value
 POSITION = re.compile(
     "rope|rotary|window|chunk|interval|ntk|logn|yarn|theta|position|layer_types|layers_block|head_dim|kv_channels|freq|"
     "attn_layer|full_attn_idxs|attn_type_list|temperature|floor_scale|local|sliding|attention_scal|attn_scale|mscale|"
-    "beta_(fast|slow)|scaling_beta|alibi|max_seq|context|n_ctx|relative|bucket|max_distance|pos_att|pos_emb|rel_pos"
+    "beta_(fast|slow)|scaling_beta|alibi|max_seq|context|n_ctx|relative|bucket|max_distance|pos_att|pos_emb|rel_pos|"
+    "nope|pos_enc|bidirectional|is_causal|causal_mask|global_att|block_types|hybrid_"
 )
 """What keys about position have in their names."""
 MOST_LAYERS = 2000

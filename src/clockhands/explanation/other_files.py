@@ -1,4 +1,4 @@
-"""Reads ``params.json`` of Mistral, Meta and ExecuTorch, and Megatron's arguments."""
+"""Reads ``params.json`` of Mistral, Meta, ExecuTorch and DeepSeek, and Megatron's arguments."""
 
 from __future__ import annotations
 
@@ -54,15 +54,34 @@ def _scale(params: Settings, rotation: Rotation, factor: float, high: float, key
 
 
 def read_params(raw: Mapping[str, Any], source: str) -> Positions:
-    """Read a ``params.json`` of Mistral, Meta or ExecuTorch, each by the rules of its own code."""
+    """Read a ``params.json`` of Mistral, Meta, ExecuTorch or DeepSeek, each by the rules of its own code."""
     params = Settings(raw, source)
     mamba = raw.get("model_type") == "mamba"
     count = check_layers(params.number("n_layers", None if mamba else 1), "n_layers", source)
     if mamba:
         return Positions(source, "Mistral", "mistral", (Layer("mamba", attends=False),) * count)
+    if "inter_dim" in raw:
+        return _read_deepseek(params, count)
     if any(key in raw for key in EXECUTORCH):
         return _read_executorch(params, count)
     return _read_meta(params, count) if any(key in raw for key in META) else _read_mistral(params, count)
+
+
+def _read_deepseek(params: Settings, count: int) -> Positions:
+    """Read the file of DeepSeek's own code, ``inference/model.py``, which has YaRN for texts beyond 4,096 tokens."""
+    rotation = _make_rotation(params, "rope_theta", 1e4, "DeepSeek's code", "interleaved")
+    original, most = params.count("original_seq_len", 4096), params.count("max_seq_len", 16384)
+    factor, mscale = params.number("rope_factor", 40.0), params.number("mscale", 1.0)
+    fast, slow = params.number("beta_fast", 32.0), params.number("beta_slow", 1.0)
+    if most > original:  # type: ignore[operator]
+        origin = dict.fromkeys(("rule", "factor", "original_length"), "DeepSeek's code")
+        rotation = rotation.change(
+            origin, rule="yarn", factor=factor, original_length=original, beta_fast=fast, beta_slow=slow,
+            logit_factor=temperature_of(factor, mscale) ** 2,
+        )  # fmt: skip
+    layers = (make_layer(rotation),) * count
+    strange = params.list_unread(NOT_OF_TEXT)
+    return Positions(params.source, "DeepSeek", "DeepSeek", layers, "", original, most, strange=strange)
 
 
 def _read_meta(params: Settings, count: int) -> Positions:
@@ -78,7 +97,7 @@ def _read_meta(params: Settings, count: int) -> Positions:
         rotation = _scale(params, rotation, factor, high, "rope_scaling_factor", "Meta's code")
     every, chunk = params.count("nope_layer_interval"), params.count("attention_chunk_size")
     scale, floor = params.number("attn_scale", 0.1), params.number("floor_scale", 8192)
-    tuned = params.get("attn_temperature_tuning") is True
+    tuned = bool(params.get("attn_temperature_tuning"))  # the first files have a number
     temperature = f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p" if tuned else ""
     rotating = make_layer(rotation, chunk=chunk)
     still = Layer("full_attention", temperature=temperature)
@@ -202,7 +221,10 @@ MEGATRON_SWITCHES = (
 )
 NEMO = {"rotary-percent": "rotary-percentage", "rotary-seq-len-interpolation-factor": "seq-len-interpolation-factor"}
 """Other names in configurations of NeMo."""
-MEGATRON_POSITION = re.compile("rope|rotary|yarn|window|position-emb|chunk-attention|mrope|no-position|alibi|mscale")
+MEGATRON_POSITION = re.compile(
+    "rope|rotary|yarn|window|position-emb|chunk-attention|mrope|no-position|alibi|mscale|scale-factor|freq-factor|"
+    "old-context"
+)
 """What flags about position have in their names."""
 MEGATRON_OTHER = re.compile("fusion|fused|loss-scale|^--(no|add)-position-embedding$|relative-attention|vision|indexer")
 """Flags that look so, and change no position: of kernels, of the loss, and of other kinds of positions."""
@@ -210,7 +232,7 @@ MEGATRON_OTHER = re.compile("fusion|fused|loss-scale|^--(no|add)-position-embedd
 
 def _split_megatron(text: str, source: str) -> list[str]:
     """Return the flags of a command, of a script with variables, of YAML, or of the list that a training prints."""
-    assigned = dict(re.findall(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=([^\s(]+)\s*(?:#.*)?$", text, re.MULTILINE))
+    assigned = dict(re.findall(r"^\s*(?:export\s+)?([A-Za-z_]\w*)(?:=|:\s+)([^\s(]+)\s*(?:#.*)?$", text, re.MULTILINE))
 
     def fill_in(variable: re.Match[str]) -> str:
         name, usual = variable[1] or variable[3], variable[2]
@@ -220,7 +242,7 @@ def _split_megatron(text: str, source: str) -> list[str]:
         return value or usual or variable[0]
 
     lines = []
-    for line in re.sub(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)", fill_in, text).splitlines():
+    for line in re.sub(r"\$\{[\w.]*?(\w+)(?::?-([^}]*))?\}|\$(\w+)", fill_in, text).splitlines():
         line = line.split("#", 1)[0].rstrip().removesuffix("\\")
         pair = re.match(r"\s*-{0,2}([A-Za-z][\w-]*)(?::\s+| \.\.+ )(.+)", line)
         if pair is None:

@@ -11,7 +11,7 @@ from typing import Any
 from clockhands.errors import CheckpointError, show_value
 from clockhands.explanation.filled import NOT_POSITION
 from clockhands.explanation.numbers import POSITION
-from clockhands.explanation.table import Positions
+from clockhands.explanation.table import NOT_KNOWN, Positions
 
 ConfigReader = Callable[[Mapping[str, Any]], Positions]
 """Reads a whole configuration."""
@@ -21,7 +21,7 @@ KNOWN = re.compile(
     "original_max_position_embeddings|beta_fast|beta_slow|mscale|mscale_all_dim|truncate|low_freq_factor|"
     "high_freq_factor|short_factor|long_factor|partial_rotary_factor|head_dim|rope_local_base_freq|global_rope_theta|"
     "local_rope_theta|rotary_pct|rotary_emb_base|rotary_dim|sliding_window|use_sliding_window|max_window_layers|"
-    "sliding_window_pattern|layer_types|attention_chunk_size|no_rope_layers|no_rope_layer_interval|"
+    "_?sliding_window_pattern|layer_types|attention_chunk_size|no_rope_layers|no_rope_layer_interval|"
     "max_position_embeddings|rope_interleave|llama_4_scaling_beta|global_head_dim|local_attention|"
     "attn_temperature_tuning|floor_scale|attn_scale|qk_rope_head_dim|qk_nope_head_dim|v_head_dim|qk_head_dim|"
     "index_head_dim"
@@ -39,13 +39,13 @@ def mark_unread(raw: Mapping[str, Any], positions: Positions, read: ConfigReader
     for path, value in _list_keys(raw, ()):
         if any(_differs(changed, positions, read) for changed in _change(raw, path, value)):
             continue
-        if KNOWN.fullmatch(path[-1]):
+        _set(bare, path, None)
+        if KNOWN.fullmatch(path[-1]) and not positions.entry.startswith(NOT_KNOWN):
             unread.append(".".join(path))
-            _set(bare, path, None)
         else:
             strange.append((".".join(path), show_value(value)))
     # Without them the other keys are found in which the same numbers stand.
-    if unread and not _differs(bare, positions, read):
+    if (unread or strange) and not _differs(bare, positions, read):
         positions = dataclasses.replace(positions, layers=read(bare).layers)
     return dataclasses.replace(positions, unread=(*positions.unread, *unread), strange=tuple(strange))
 
