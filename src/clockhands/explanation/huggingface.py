@@ -111,9 +111,7 @@ def _find_other_entry(filled: Filled) -> str:
         return f"{NOT_KNOWN}: {lacks}, and {mixed} is a key of layers without attention; its code tells which"
     if model not in (*IN_ATTENTION, "esm") and not filled.get("rope_parameters"):
         if own:
-            return (
-                f"{NOT_KNOWN}: the file names code of its own ({own}), which tells; without it {model} rotates nothing"
-            )
+            return f"{NOT_KNOWN}: the file names code of its own ({own}), which tells; {model} has no rotation"
         return "no rotation that the architecture has (a table, a bias or nothing: the weights tell)"
     return ""
 
