@@ -30,7 +30,7 @@ ELSEWHERE = {
         "checking/scratch/test_planted.py checking/scratch/test_ports.py checking/fitting/test_mirrors.py "
         "checking/checks/test_refusals.py checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py explanation/test_in_llama_cpp.py explanation/test_in_vllm.py "
-        "explanation/test_in_transformers4.py"
+        "explanation/test_in_transformers4.py explanation/test_published.py"
     ),
     WHOLE: (
         "cli/test_main.py cli/test_mutations.py cli/test_use.py data/test_imports.py exploring/test_browser.py "

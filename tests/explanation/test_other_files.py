@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clockhands.errors import CheckpointError, UsageError
-from clockhands.explanation import compare
+from clockhands.errors import CheckpointError, ConfigError, UsageError
+from clockhands.explanation import compare, convert
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.other_files import read_megatron, read_params
 
@@ -281,6 +281,8 @@ def test_deepseeks_own_file_is_the_same_as_the_hubs() -> None:
     read = read_params(own, "f")
     assert (read.program, compare(read, read_huggingface(hub, "f"))) == ("DeepSeek", None)
     assert compare(read_params({**own, "rope_factor": 20}, "f"), read_huggingface(hub, "f")) is not None
+    with pytest.raises(ConfigError, match=r"logits are multiplied by 1\.874"):
+        convert(read, "hf5")
 
 
 def test_a_number_switches_metas_temperature_on() -> None:

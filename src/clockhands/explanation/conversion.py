@@ -123,6 +123,8 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
                     "for a kind of layer; give --to an architecture, as gemma3_text, for all keys of its configuration"
                 )
         _require_one_rotation(positions, PROGRAMS[program])
+        if (factor := positions.rotations()[0].logit_factor) != 1:
+            _refuse(f"logits are multiplied by {factor:.4g} in its code, which only keys of an architecture can say")
         return next(iter(candidates))
     bare = {key: value for key, value in positions.part.items() if not REPLACED.fullmatch(key)}
     expected = dataclasses.replace(positions, strange=())

@@ -23,17 +23,17 @@ PROGRAMS = {
     "vllm": "vLLM 0.25",
 }
 """Programs that read a ``config.json``, by the name that ``--as`` takes."""
-OTHERWISE = re.compile(
+_OTHERWISE = re.compile(
     "clvp|dinov3_vit|eomt_dinov3|efficientloftr|esmfold2|lasr_ctc|lightglue|llama4_vision|sam[23]|edgetam_video|"
     "sapiens2|seamless_m4t|vjepa2|wav2vec2-(bert|conformer)"
 )
 """Architectures of pictures and sound whose code rotates by rules that no table here has."""
-OTHER_LAYERS = {
+_OTHER_LAYERS = {
     "rwkv": "recurrent", "xlstm": "recurrent", "fnet": "mlp", "longformer": "sliding_attention",
     "led": "sliding_attention",
 }  # fmt: skip
 """Architectures whose classes do not say which kind all of their layers are."""
-MIXED = re.compile("mamba|ssm_|block_configs|hybrid_|linear_attn|rwkv")
+_MIXED = re.compile("mamba|ssm_|block_configs|hybrid_|linear_attn|rwkv")
 """What keys begin with of architectures that have other layers than those of attention."""
 
 
@@ -92,7 +92,7 @@ def _find_other_entry(filled: Filled) -> str:
         return f"ALiBi (as {model} has always)"
     rule = table.get("rope_type") if isinstance(table := filled.get("rope_parameters"), Mapping) else None
     rotary = filled.get("position_embeddings_type", "rotary") == "rotary"
-    if rule == "axial" or (rotary and OTHERWISE.match(model)):
+    if rule == "axial" or (rotary and _OTHERWISE.match(model)):
         return f"{NOT_KNOWN}: {model} rotates by the axes of a picture or by a rule of its own, which its code tells"
     if filled.model == "baichuan" and filled.get("hidden_size") != 4096:
         return "ALiBi (as Baichuan's code has for all sizes but 7B)"
@@ -106,7 +106,7 @@ def _find_other_entry(filled: Filled) -> str:
     named = any(key.startswith(("rope", "rotary")) for key in filled.raw)
     if not (like_others or named) or "position_encoding_2d" in filled.raw:  # the first ChatGLM's positions are pairs
         return f"{NOT_KNOWN}: transformers 5.23 has no {filled.model!r}, and the file names no rotation; its code tells"
-    if not filled.known and (mixed := next(filter(MIXED.match, filled.raw), None)):
+    if not filled.known and (mixed := next(filter(_MIXED.match, filled.raw), None)):
         lacks = f"transformers 5.23 has no {filled.model!r}"
         return f"{NOT_KNOWN}: {lacks}, and {mixed} is a key of layers without attention; its code tells which"
     if model not in (*IN_ATTENTION, "esm") and not filled.get("rope_parameters"):
@@ -162,8 +162,8 @@ def _list_kinds(filled: Filled) -> list[str]:
     if count is None:
         count = len(kinds or "x")
     count = check_layers(count, filled.find(count, ".*layers?"), filled.source)
-    if filled.config.model_type in OTHER_LAYERS:
-        return [OTHER_LAYERS[filled.config.model_type]] * count
+    if filled.config.model_type in _OTHER_LAYERS:
+        return [_OTHER_LAYERS[filled.config.model_type]] * count
     if filled.config.model_type == "gpt_neo":
         kinds = [
             "sliding_attention" if kind == "local" else "full_attention" for kind in filled.get("attention_layers")
