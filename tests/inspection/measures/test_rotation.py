@@ -212,8 +212,16 @@ def test_a_scheme_that_turns_no_pair_at_one_speed_has_no_fastest_quarter(scheme:
     assert found.light == "skip" and found.verdict.startswith(f"No layer rotates {reason}")
 
 
-GLM4 = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
-DEEPSEEK = dict(GLM4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=4, v_head_dim=8)
+GLM4: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "head_dim": 8,
+}
+DEEPSEEK: dict[str, Any] = dict(
+    GLM4, q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=4, v_head_dim=8
+)
 
 
 @pytest.mark.parametrize(
