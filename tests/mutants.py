@@ -3,7 +3,6 @@
     python tests/mutants.py                                  # the files that differ from main
     python tests/mutants.py src/clockhands/schemes/bias/fire.py
     python tests/mutants.py --sample 300 --seed 0            # places drawn from all packages
-    python tests/mutants.py --sample 300 --again             # those that survived once more, by the tests as they are
 
 A mutant is tried by the tests beside its module (`tests/covering.py` says which), which have at most 40 seconds of
 processor time: a survivor is one that no test noticed within it.
@@ -230,14 +229,13 @@ def difference(before: str, after: str) -> str:
     return " | ".join(" ".join(line.split()) for line in lines)
 
 
-def go_on(session: Path, *, again: bool = False) -> dict[Mutant, Result]:
-    """Try the mutants that a session has no result for (``again``: that it has no kill of), and return all results."""
+def go_on(session: Path) -> dict[Mutant, Result]:
+    """Try the mutants that a session has no result for, and return all results."""
     chosen, results = read_session(session)
     with session.open("a", encoding="utf8") as stream, copy_of_tree() as root:
         import_what_is_heavy(root)
         for number, one in enumerate(chosen):
-            before = results.get(number)
-            if before and not (again and before.told != "killed"):
+            if number in results:
                 continue
             result = results[number] = try_mutant(root, one, SECONDS)
             print(json.dumps([number, *astuple(result)]), file=stream, flush=True)
@@ -295,7 +293,6 @@ def main() -> int:
     parser.add_argument("--against", default="main", help="the branch (default: main)")
     parser.add_argument("--sample", type=int, help="so many places drawn from the files, or from all packages")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
-    parser.add_argument("--again", action="store_true", help="try those again that were not killed")
     given = parser.parse_args()
     everything = modules(git("ls-files", str(PACKAGE)).split())
     files = given.files or (everything if given.sample else modules(list_changed(given.against)))
@@ -310,7 +307,7 @@ def main() -> int:
         chosen = draw(found, given.sample, given.seed) if given.sample else found
         begin(session, chosen)
     print(f"{len(chosen)} mutants in {len(files)} files", flush=True)
-    results = go_on(session, again=given.again) if chosen else {}
+    results = go_on(session) if chosen else {}
     print(report(results, len(chosen)))
     return 0
 
