@@ -18,6 +18,7 @@ the verdicts: whether a row is above the first of its kind (both waves; no simil
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -41,7 +42,7 @@ SEEDS = range(10)
 VOCABULARY, LENGTH, BACK = 32, 24, 5
 PLACES, STRETCH = 512, 64
 BATCH, STEPS, RATE = 64, 2000, 2e-3
-CASES = (("both", 1), ("sine", 1), ("random", 1), ("both", 2), ("sine", 2))
+CASES = (("both", 1), ("sine", 1), ("phases", 1), ("random", 1), ("both", 2), ("sine", 2))
 """What the rows are, and how many layers read them."""
 ALIKE = (0.0, 0.5, 0.8, 0.9, 0.97, 0.99)
 """Cosines of neighbouring rows; that of the sinusoid of 512 channels is 0.97."""
@@ -50,8 +51,13 @@ READ = ((300, 300), (20_000, 40), (20_000, 120))
 
 
 def make_table(name: str, seed: int) -> Float[Tensor, "P D"]:
-    """Return the rows of 512 places: ``both`` waves, ``sine`` alone, or ``random`` vectors as long as those."""
+    """Return the rows of 512 places: ``both`` waves, ``sine`` alone, ``random`` vectors as long, or free ``phases``.
+
+    With ``phases`` each wave of both begins at an angle of its own: a step is a linear map, and no rotation.
+    """
     places = torch.arange(PLACES)[None]
+    if name == "phases":
+        return Sinusoidal(WIDTH, random_phases=True, seed=seed).encode(places)[0]
     if name != "random":
         return Sinusoidal(WIDTH, waves="both" if name == "both" else "sine").encode(places)[0]
     rows = torch.randn(PLACES, WIDTH, generator=torch.Generator().manual_seed(seed))
@@ -150,7 +156,7 @@ def summarize(trials: dict[str, list[Any]]) -> dict[str, Any]:
             right[name] = values
     kept: dict[str, Any] = {"seeds": len(SEEDS)}
     for name, values in right.items():
-        kind, layers = name.split(" ", 1)[0], name.replace("sine", "both").replace("random", "both")
+        kind, layers = name.split(" ", 1)[0], re.sub("sine|phases|random", "both", name)
         first = layers if kind == "back," else f"alike 0, {name.split(', ', 1)[1]}"
         alpha = ALPHA / sum(other.startswith(kind) for other in right)
         kept[f"right, {name}"] = format_interval(values, 1, most=100.0, alpha=alpha)
