@@ -13,10 +13,12 @@ from exact.added import Numbers
 HEAD = 128
 LENGTHS = (1024, 4096, 8192, 32_768, 131_072, 1_048_576)
 """Of which the least base is told."""
+GRID = 1.005
+"""From one base that is tried to the next."""
 
 
 def find_bases() -> Numbers:
-    """Return how many hands do not come round once, by base and length, and the least base for ``LENGTHS``."""
+    """Return how many hands do not come round once, by base and length, and the bases that serve ``LENGTHS``."""
     values: Numbers = {"hands": HEAD // 2}
     for base in (10_000, 500_000):
         wavelengths = 2 * math.pi / compute_frequencies(HEAD, float(base))
@@ -26,6 +28,8 @@ def find_bases() -> Numbers:
     for length in LENGTHS:
         least = find_least_base(length, least)
         values[f"least base for {length}"] = least
+        if length < LENGTHS[-1]:  # of a million tokens the grid takes a minute
+            values[f"all serve from, {length}"] = find_safe_base(length, least)
     for base in (29_000, 30_000):
         values[f"lowest in 4096, base {base}"] = find_lowest_sum(4096, base) / (HEAD // 2)
     return values
@@ -45,7 +49,18 @@ def find_least_base(length: int, above: int = 10) -> int:
     raise ValueError(f"no base up to {grid[-1]:,} serves {length} tokens")
 
 
-def find_lowest_sum(length: int, base: int) -> float:
+def find_safe_base(length: int, least: int) -> int:
+    """Return the base, rounded up to two digits, from which on all bases serve: of a grid up to ten times ``least``.
+
+    Above the least base that serves some fail, because the lowest sum rises with the base only in the long run.
+    """
+    grid = [least * GRID**step for step in range(math.ceil(math.log(10, GRID)))]
+    last = max((base for base in grid if find_lowest_sum(length, base) < 0), default=least)
+    digits = 10 ** (math.floor(math.log10(last)) - 1)
+    return math.ceil(last / digits) * digits
+
+
+def find_lowest_sum(length: int, base: float) -> float:
     """Return the lowest Σ_c cos(m·θ_c) over the distances m from 0 to ``length`` - 1.
 
     A million distances are one product of matrices, by cos(a + b) = cos a cos b - sin a sin b.

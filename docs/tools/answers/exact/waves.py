@@ -65,7 +65,7 @@ def _find_nearest(base: float) -> float:
 
 def measure_orthogonality() -> Numbers:
     """Return how far the 512 channels are from orthogonal over 512 positions: cosines of all pairs of channels."""
-    rows = make_rows(WIDTH, 512)[:, 1:]  # The first sine is not constant; all channels have a length.
+    rows = make_rows(WIDTH, 512)
     unit = rows / rows.norm(dim=0)
     cosines = (unit.T @ unit).abs()[tuple(torch.triu_indices(rows.shape[1], rows.shape[1], 1))]
     return {
