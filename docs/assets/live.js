@@ -7,15 +7,25 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   for (const block of document.querySelectorAll(".live")) {
     const picture = document.querySelector(".md-content img[src*='mechanism-']");
-    block.querySelector("button").addEventListener("click", () => {
-      const frame = document.createElement("iframe");
-      frame.title = block.dataset.title;
-      const dark = document.body.dataset.mdColorScheme === "slate";
-      frame.src = `${block.dataset.page}&colours=${dark ? "dark" : "light"}`;
-      (picture ? picture.closest("p") : block).replaceWith(frame);
-      block.remove();
-      frame.scrollIntoView({ block: "nearest" });
-      frame.focus();
+    const still = picture ? picture.closest("p") : null;
+    const button = block.querySelector("button");
+    const invitation = button.innerHTML;
+    let frame = null;
+    button.addEventListener("click", () => {
+      if (frame) { // back to the picture
+        frame.remove();
+        frame = null;
+      } else {
+        frame = document.createElement("iframe");
+        frame.title = block.dataset.title;
+        const dark = document.body.dataset.mdColorScheme === "slate";
+        frame.src = `${block.dataset.page}&colours=${dark ? "dark" : "light"}`;
+        (still ?? block).before(frame);
+        frame.scrollIntoView({ block: "nearest" });
+        frame.focus();
+      }
+      if (still) still.style.display = frame ? "none" : "";
+      button.innerHTML = frame ? "Back to the picture" : invitation;
     });
   }
   // What is wider than the window is scrolled with the keyboard too; the theme wraps tables after this has run.
