@@ -16,10 +16,12 @@ import matplotlib
 import numpy as np
 import torch
 from exact.added import make_rows
+from exact.crowd import WIDTHS
 from kept import STUDY_PAGES, read_kept
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter
 
 from clockhands.explanation.rotation import Rotation
 from clockhands.files import write_text
@@ -27,6 +29,7 @@ from clockhands.studies.answer import list_values
 
 FOLDER = STUDY_PAGES / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
+EXACT = json.loads((STUDY_PAGES / "exact.json").read_text("utf8"))
 INSPECTED = json.loads((STUDY_PAGES / "minilm.json").read_text("utf8"))
 LONGER = json.loads((STUDY_PAGES / "extending.json").read_text("utf8"))
 TRAINED_PARTS = json.loads((STUDY_PAGES / "parts.json").read_text("utf8"))
@@ -57,6 +60,11 @@ def start(columns: int = 1, height: float = 2.6, **options: object) -> tuple[Fig
     return figure, list(np.atleast_1d(figure.subplots(1, columns, **options)))
 
 
+def write_out(value: float, _place: int | None = None) -> str:
+    """Return the label of a tick of a logarithmic axis: powers of ten as exponents are too small on a phone."""
+    return f"{value:,.6g}" if value < 1 else f"{value:,.0f}"
+
+
 @picture("scale", "Without √d the word is tiny beside its position")
 def draw_scale() -> Figure:
     """The lengths of a word and a position at width 512, without the factor and with it."""
@@ -76,7 +84,7 @@ def draw_order() -> Figure:
     """Cosines between the states of two sentences of the same words."""
     from exact.order import make_encoder, read
 
-    figure, panels = start(3, height=2.9)
+    figure, panels = start(3, height=2.35)
     words, others = ["a", "dog", "bit", "Tom"], ["Tom", "bit", "a", "dog"]
     ids, order = torch.tensor([4, 5, 6, 7]), torch.tensor([3, 2, 0, 1])
     cases = (
@@ -93,7 +101,7 @@ def draw_order() -> Figure:
             axes.text(
                 column,
                 row,
-                f"{value:.2f}".lstrip("0"),
+                "1" if value > 0.995 else f"{value:.2f}".lstrip("0"),
                 ha="center",
                 va="center",
                 color="white" if value > 0.6 else "black",
@@ -110,7 +118,7 @@ def draw_hand() -> Figure:
     figure, (circle, wave) = start(2, height=2.9, width_ratios=(1, 1.4))
     angles = np.linspace(0, 2 * np.pi, 200)
     circle.plot(np.sin(angles), np.cos(angles), color=GREY, lw=1)
-    for angle, name, colour, place in ((0.5, "t", BLUE, (0.55, 0.95)), (1.5, "t + k", ORANGE, (0.4, -0.3))):
+    for angle, name, colour, place in ((0.5, "t", BLUE, (0.55, 0.95)), (1.5, "t + k", ORANGE, (0.1, -0.3))):
         circle.annotate(
             "", (np.sin(angle), np.cos(angle)), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2}
         )
@@ -174,19 +182,17 @@ def draw_concatenation() -> Figure:
     return figure
 
 
-@picture("does-adding-destroy-the-word", "The slow channel tells the word, then the fast one tells its place")
-def draw_sums() -> Figure:
-    """Two words of four channels at eight places: a fast channel beside a slow one."""
-    figure, (axes,) = start(height=2.9)
-    places = make_rows(4, 8).numpy()
-    for name, word, colour in (("Tom", (0.5, -0.6), BLUE), ("dog", (-0.2, 0.4), ORANGE)):
-        slow, fast = word[1] + places[:, 2], word[0] + places[:, 0]
-        axes.plot(slow, fast, "o", color=colour, label=name)
-        for place in (0, 1, 3, 4, 5, 7):
-            axes.annotate(str(place), (slow[place], fast[place]), (5, -3), textcoords="offset points")
-    axes.margins(0.1)
-    axes.set(xlabel="third number of the sum: slow", ylabel="first number: fast")
-    axes.legend(frameon=False, title="word (at places 0 to 7)")
+@picture("does-adding-destroy-the-word", "The wider the model, the louder positions may be")
+def draw_kept() -> Figure:
+    """How many words stay nearest to themselves under their positions, by width and loudness."""
+    figure, (axes,) = start(height=3.0)
+    for times, colour in ((1, BLUE), (2, GREEN), (4, ORANGE), (16, GREY)):
+        kept = [EXACT["crowd"][f"kept {width}, {times} times"] for width in WIDTHS]
+        axes.semilogx(WIDTHS, kept, "o-", color=colour, label=f"{times} times as loud" if times > 1 else "as usual")
+    axes.set(xlabel="width", ylabel="words kept, %", ylim=(-3, 104))
+    axes.set_xticks(WIDTHS, [str(width) for width in WIDTHS])
+    axes.minorticks_off()
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -201,7 +207,7 @@ def draw_terms() -> Figure:
         values = np.array([INSPECTED[f"{term}, layer {layer}"] for layer in layers])
         axes.bar(layers, values, bottom=bottom, color=colour, label=name)
         bottom += values
-    axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="alike for every query")
+    axes.bar(layers, 100 - bottom, bottom=bottom, color=GREY, label="alike for every query")
     axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
@@ -235,7 +241,9 @@ def draw_wavelengths() -> Figure:
         axes.semilogy(hands, 2 * np.pi * base ** (2 * hands / 512), color=colour, label=f"base {base:,}")
     for length in (50, 512, 5000):
         axes.axhline(length, color="black", lw=0.7, ls=":")
-        axes.text(2, length * 1.2, f"{length} tokens")
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+        axes.text(190, length * 1.25 if length < 5000 else length / 2.6, f"{length} tokens", bbox=ground)
+    axes.yaxis.set_major_formatter(FuncFormatter(write_out))
     axes.set(xlabel="hand of 256", ylabel="wavelength, tokens")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
@@ -288,7 +296,7 @@ def draw_tables() -> Figure:
 @picture("the-schemes", "A table knows two places; a rotation and a bias know their distance")
 def draw_dependence() -> Figure:
     """What a score depends on: two places, or their distance."""
-    figure, panels = start(3, height=2.7)
+    figure, panels = start(3, height=2.1)
     i, j = np.mgrid[0:24, 0:24]
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(24, 8))
@@ -369,8 +377,9 @@ def draw_left(axes: Axes, base: float, rotated: int, colour: str, name: str) -> 
     left = (np.cos(distance[:, None] * theta).sum(1) + (128 - rotated) / 2) / 64
     axes.semilogx(distance, left, color=colour, lw=1.2, label=name)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="distance, tokens", ylabel="what is left of the score", ylim=(-0.35, 1.5))
-    axes.legend(frameon=False)
+    axes.set(xlabel="distance, tokens", ylabel="what is left of the score", ylim=(-0.4, 1.1))
+    axes.xaxis.set_major_formatter(FuncFormatter(write_out))
+    axes.legend(frameon=False, loc="lower left")
 
 
 @picture("rope-base", "With a larger base a match outscores a stranger further away")
@@ -397,7 +406,7 @@ def draw_global() -> Figure:
     figure, (axes,) = start()
     draw_left(axes, 10_000.0, 128, BLUE, "rotated")
     axes.axhline(1, color=ORANGE, label="not rotated")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower left")
     return figure
 
 
@@ -409,6 +418,7 @@ def draw_yarn() -> Figure:
     for factor, colour in ((4, BLUE), (32, ORANGE)):
         yarn = Rotation(128, 128, 10_000.0, rule="yarn", factor=float(factor), original_length=4096).frequencies()
         axes.semilogy([b / a for a, b in zip(plain, yarn, strict=True)], color=colour, label=f"factor {factor}")
+    axes.yaxis.set_major_formatter(FuncFormatter(write_out))
     axes.set(xlabel="hand of 64, the fastest first", ylabel="frequency, after / before")
     axes.legend(frameon=False)
     return figure
@@ -496,6 +506,7 @@ def draw_temperature() -> Figure:
         ("scores times log n / log 1000", np.log(count) / np.log(1000), ORANGE),
     ):
         axes.semilogx(count, 100 / (1 + (count - 1) * np.exp(-10 * factor)), color=colour, label=name)
+    axes.xaxis.set_major_formatter(FuncFormatter(write_out))
     axes.set(xlabel="keys", ylabel="attention to one key, %", ylim=(0, 102))
     axes.legend(frameon=False)
     return figure

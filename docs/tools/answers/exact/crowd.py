@@ -24,7 +24,7 @@ def measure_crowd() -> Numbers:
         words = torch.randn(WORDS, width, generator=generator)
         rows = make_rows(width, PLACES)[torch.randint(PLACES, (ASKED,), generator=generator)].float()
         for times in LOUDNESS if width in WIDTHS else LOUDNESS[:1]:
-            # The nearest word by distance: |s − w|² = |s|² − 2 s·w + |w|², of which the first is the same for all words.
+            # The nearest word by distance: |s − w|² = |s|² − 2 s·w + |w|², the first the same for all words.
             nearest = (words.square().sum(1) / 2 - (words[:ASKED] + times * rows) @ words.T).argmin(1)
             kept = math.fsum((nearest == torch.arange(ASKED)).tolist())
             values[f"kept {width}, {times} times"] = 100 * kept / ASKED
