@@ -1,7 +1,7 @@
 """Clockhands: the workbench for how Transformers know word order.
 
 Every verb of the command line is a function of the same name here (``schemes`` is the package of schemes). They are
-verb on first use, so that importing the package costs nothing (editors and mypy read ``__init__.pyi``)::
+found on first use, so that importing the package costs nothing (editors and mypy read ``__init__.pyi``)::
 
     import clockhands
 
