@@ -10,8 +10,6 @@ from clockhands.options import check_options, options_of
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
 
-__all__ = ["change_foreign_positions", "count_rotated_channels", "find_rope_table"]
-
 FIXED = ("layout", "fraction", "learned", "values", "ramp", "unscaled_first")
 """Options of our RoPE that are fixed by the weights, or that no configuration of transformers can express."""
 

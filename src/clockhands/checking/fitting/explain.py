@@ -33,7 +33,7 @@ _LENGTH, _ROWS = 72, 8
 
 
 @dataclass(frozen=True)
-class ExplainedDifference:
+class Mismatch:
     """One thing that is done otherwise than in the reference, in words, and how it is undone there.
 
     ``place`` counts attentions in the order of a pass; of a state (``kind`` "entry") it counts the entries.
@@ -48,7 +48,7 @@ class ExplainedDifference:
     gain: float = 1.0
 
 
-_Clue = tuple[str, list[ExplainedDifference]]  # a sentence that explains, with the differences it stands for
+_Clue = tuple[str, list[Mismatch]]  # a sentence that explains, with the differences it stands for
 
 
 def explain(
@@ -106,18 +106,18 @@ class ModelPair:
         differences = []
         if len(self.entries[0]) == len(self.entries[1]):
             for index, (state, other) in enumerate(zip(*self.states, strict=True)):
-                differences += [ExplainedDifference(index, "entry", words) for words in describe_entry(state, other)]
+                differences += [Mismatch(index, "entry", words) for words in describe_entry(state, other)]
         for index, pair in enumerate(zip(self.mine, self.wanted, strict=True)):
             differences += _compare_angles(index, *pair, self.theirs.get_module())
             differences += _compare_logits(index, *pair, self.theirs.get_module())
-        said: dict[tuple[str, str], list[ExplainedDifference]] = defaultdict(list)
+        said: dict[tuple[str, str], list[Mismatch]] = defaultdict(list)
         for item in differences:
             said[item.kind, item.words].append(item)
         return [
             (self._name_places(kind, [x.place for x in same]) + words, same) for (kind, words), same in said.items()
         ]
 
-    def undo(self, ids: Tensor, undone: Sequence[ExplainedDifference]) -> Tensor:
+    def undo(self, ids: Tensor, undone: Sequence[Mismatch]) -> Tensor:
         """Return our logits of a text with these differences undone."""
         entries = {item.place for item in undone if item.kind == "entry"}
         states: dict[int, Tensor] = {}
@@ -185,9 +185,7 @@ def _find_side(name: str) -> str:
     return "encoder" if "encoder" in name.split(".") else "decoder"
 
 
-def _compare_angles(
-    index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module
-) -> Iterator[ExplainedDifference]:
+def _compare_angles(index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module) -> Iterator[Mismatch]:
     queries, keys = (
         _compare_rotations(mine.flatten(0, 1), wanted.flatten(0, 1), reference)
         for mine, wanted in zip(ours.sides, theirs.sides, strict=True)
@@ -202,12 +200,10 @@ def _compare_angles(
         where = f"{abs(gap):.0f} {'later' if gap > 0 else 'earlier'} than keys"
         said = [*said, f"rotates queries as if they stood {where}"]
     if said:
-        yield ExplainedDifference(index, "rotation", " and ".join(said), (queries[1], keys[1]))
+        yield Mismatch(index, "rotation", " and ".join(said), (queries[1], keys[1]))
 
 
-def _compare_logits(
-    index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module
-) -> Iterator[ExplainedDifference]:
+def _compare_logits(index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module) -> Iterator[Mismatch]:
     """Yield differences of the scale, the bias and the mask, where both are known."""
     if not (ours.exact and theirs.exact):
         return
@@ -226,14 +222,14 @@ def _compare_logits(
         elif abs(gain * root - 1) < 1e-3:
             words = f"divides its logits by √{ours.q_BHSK.shape[-1]} once too often"
         if abs(gain - 1) > 1e-3 and not amplitude:
-            yield ExplainedDifference(index, "scale", words, gain=gain)
+            yield Mismatch(index, "scale", words, gain=gain)
     both = ours.allowed_ST & theirs.allowed_ST
     tables = (part.num_embeddings for part in reference.modules() if isinstance(part, nn.Embedding))
     sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket
     if words := biases.describe_bias(ours.bias_HST, theirs.bias_HST, both, sizes):
-        yield ExplainedDifference(index, "bias", words)
+        yield Mismatch(index, "bias", words)
     for words in _describe_mask(ours.allowed_ST, theirs.allowed_ST):
-        yield ExplainedDifference(index, "mask", words)
+        yield Mismatch(index, "mask", words)
 
 
 def _describe_mask(ours_ST: Tensor, theirs_ST: Tensor) -> Iterator[str]:

@@ -114,8 +114,7 @@ class Call:
     def derailed(self) -> bool:
         """Whether some layer finds all its queries at known places and a later one does not.
 
-        An earlier layer then passed on the wrong value: what follows is at no place, which says nothing of what that
-        layer sees.
+        An earlier layer then passed on the wrong value, which says nothing of what that layer sees.
         """
         known = []
         for heard in self.reads.values():
@@ -287,16 +286,13 @@ class PlainReading:
             rotation = self.rotations[key][1]
             readable = (places[b, at] >= 0) & (places[b, at] < self.length)
             readable |= rotation is not None and rotation.rotates
-            own = ~readable | ~call.real_BT[b, at] | self.is_rotated(key, rows[b, at], vectors) | strange
+            plain_MH = self.layers[key].k_BHTK[rows[b, at], :, 0].norm(dim=-1)
+            is_rotated = ((vectors.double().norm(dim=-1) / plain_MH - 1).abs() < _NEAR).all(-1)  # by whatever angle
+            own = ~readable | ~call.real_BT[b, at] | is_rotated | strange
             column[b, j] = torch.where(gaps < math.inf, nearest, torch.where(own & (j < total), j, -1))
             stood_k[b, j] = stands.gather(1, nearest[:, None])[:, 0]
         seen = find_seen(attention.logits_BHST.double()).any(1)
         return AttentionRead(key, attention, column, stood_q, stood_k, seen)
-
-    def is_rotated(self, key: Key, rows_M: Tensor, vectors_MHK: Tensor) -> Tensor:
-        """Whether [M] the vectors of each head are as long as those of a token's key, however they are rotated."""
-        lengths_MH = self.layers[key].k_BHTK[rows_M, :, 0].norm(dim=-1)
-        return ((vectors_MHK.double().norm(dim=-1) / lengths_MH - 1).abs() < _NEAR).all(-1)
 
     def fit_other_rotation(self, key: Key, calls: Sequence[Call], keys: bool) -> FittedRotation | None:
         """Fit how the queries or keys of new tokens rotate that are at no place of a plain text, from place 0 on."""
