@@ -27,12 +27,6 @@ MINISTRAL = {
     "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "mscale": 1.0, "mscale_all_dim": 1.0,
                         "original_max_position_embeddings": 16384},
 }  # fmt: skip
-LAGUNA = {
-    "model_type": "laguna", "head_dim": 128, "num_hidden_layers": 2, "layer_types": ["full_attention"] * 2,
-    "max_position_embeddings": 262144,
-    "rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 64.0,
-                                           "attention_factor": 1.0, "original_max_position_embeddings": 4096}},
-}  # fmt: skip
 GEMMA3 = {
     "model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 12, "sliding_window": 1024,
     "sliding_window_pattern": 6,
@@ -53,7 +47,6 @@ DEEPSEEK = {
                      "beta_slow": 1,
                      "original_max_position_embeddings": 4096},
 }  # fmt: skip
-EXAONE = {**LLAMA, "model_type": "exaone4", "rope_theta": 1e6, "rope_scaling": {**LLAMA3, "factor": 16.0}}
 
 
 def without(raw: dict[str, Any], *keys: str) -> dict[str, Any]:
@@ -85,23 +78,8 @@ THREADS = [
            {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "base", read_by="transformers4"),
     Thread("sgl-project/sglang#14745: Qwen 3, theta at the top level, lost when the table is made",
            QWEN, without(QWEN, "rope_theta") | {"rope_parameters": {"rope_type": "default"}}, "base"),
-    Thread("InternLM/lmdeploy#4304: theta of the table not read, 10,000 taken",
-           {**LLAMA, "rope_parameters": {**LLAMA3, "rope_theta": 5e5}},
-           {**LLAMA, "rope_parameters": {**LLAMA3, "rope_theta": 1e4}}, "base"),
-    Thread("unslothai/unsloth#7028: a synthesised table without theta",
-           {**LLAMA, "rope_theta": 5e5}, {**LLAMA, "rope_parameters": {"rope_type": "default"}}, "base"),
-    Thread("deepspeedai/DeepSpeed#8341: the kernel knows theta alone, and the rule is dropped",
-           {**LLAMA, "rope_theta": 5e5, "rope_scaling": LLAMA3}, {**LLAMA, "rope_theta": 5e5}, "rule"),
-    Thread("deepspeedai/DeepSpeed#8121: EXAONE 4.5's llama3 rule ignored",
-           EXAONE, without(EXAONE, "rope_scaling"), "rule"),
-    Thread("deepspeedai/DeepSpeed#8345: EXAONE 4 with a base 100 times too large",
-           {**EXAONE, "rope_scaling": None, "rope_theta": 1e4}, {**EXAONE, "rope_scaling": None}, "base"),
-    Thread("deepspeedai/DeepSpeed#4442: CodeLlama's base is 1,000,000, the kernel's 10,000",
-           {**LLAMA, "rope_theta": 1e6}, {**LLAMA, "rope_theta": 1e4}, "base"),
     Thread("vllm-project/vllm#48621: Ministral 3, amplitude 1.0 against 1.277",
            MINISTRAL, MINISTRAL, "amplitude", read_by="vllm", what="1.0000 against 1.6314"),
-    Thread("vllm-project/vllm#46280: Laguna's attention_factor 1.0 against 1.4159",
-           LAGUNA, LAGUNA, "amplitude", read_by="vllm", what="1.0000 against 2.0047"),
     Thread("ml-explore/mlx-lm#1507: Olmo 3 gives the factor that the rule would give, so nothing is lost",
            {**LLAMA, "rope_theta": 5e5,
             "rope_scaling": {**YARN, "factor": 8.0, "attention_factor": 1.2079441541679836}},
@@ -127,11 +105,6 @@ THREADS = [
            {**LLAMA, "rope_theta": 5e5, "rope_scaling": LLAMA3}, "llama without factors", "rule"),
     Thread("ggml-org/llama.cpp#13322: YaRN of Qwen 3 MoE not written by the converter",
            MOE, "qwen3moe without its rule", "rule"),
-    Thread("NVIDIA-NeMo/Automodel#2399: yarn silently becomes llama3",
-           {**QWEN, "rope_scaling": YARN}, {**QWEN, "rope_scaling": {**LLAMA3, "factor": 4.0,
-            "original_max_position_embeddings": 32768}}, "rule"),
-    Thread("vllm-project/vllm#58080: a draft that does not inherit the rule of its target",
-           {**QWEN, "rope_scaling": YARN}, QWEN, "rule"),
     Thread("deepspeedai/Megatron-DeepSpeed#351: Mixtral's base is 1,000,000, Megatron's default 10,000",
            {**LLAMA, "model_type": "mixtral", "rope_theta": 1e6}, "megatron arguments without a base", "base"),
 ]  # fmt: skip

@@ -124,8 +124,9 @@ def _find_own_code(filled: Filled) -> str:
     own = str(code.get("AutoConfig", "")) if isinstance(code, Mapping) else ""
     if own and own.rpartition(".")[2].lower() != type(filled.config).__name__.lower():
         return own
-    unknown = names and isinstance(names, list) and not any(str(name) in transformers.__all__ for name in names)
-    return str(names[0]) if unknown else ""
+    if isinstance(names, list) and names and not set(map(str, names)) & set(vars(transformers)["__all__"]):
+        return str(names[0])
+    return ""
 
 
 def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
