@@ -120,16 +120,6 @@ def test_a_missing_parameter_of_a_scheme_is_reset_and_the_loaded_ones_stay(fille
     assert torch.equal(again.shape_H, made.model.decoder.schemes[0].shape_H)
 
 
-def test_grouped_heads_are_saved_and_loaded_exactly(tmp_path: Path) -> None:
-    """Their projection is initialised in parts, none of which may be drawn over what was loaded."""
-    made = trained(model(num_kv_heads=1))
-    made.save_pretrained(tmp_path)
-    again = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert torch.equal(
-        again.model.decoder.blocks[0].attention.qkv.weight, made.model.decoder.blocks[0].attention.qkv.weight
-    )
-
-
 # Greedily and by beams in turn, both with --exhaustive: to a cache, beams differ in that its rows change places, which
 # tests/generation/engines/test_clockhands.py compares for every scheme and ``cache.reorder`` for one of each kind.
 @pytest.mark.parametrize(
