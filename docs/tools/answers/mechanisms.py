@@ -84,7 +84,7 @@ def draw_order() -> Figure:
     """Cosines between the states of two sentences of the same words."""
     from exact.order import make_encoder, read
 
-    figure, panels = start(3, height=2.35)
+    figure, panels = start(3, height=2.1)
     words, others = ["a", "dog", "bit", "Tom"], ["Tom", "bit", "a", "dog"]
     ids, order = torch.tensor([4, 5, 6, 7]), torch.tensor([3, 2, 0, 1])
     cases = (
@@ -242,7 +242,7 @@ def draw_wavelengths() -> Figure:
     for length in (50, 512, 5000):
         axes.axhline(length, color="black", lw=0.7, ls=":")
         ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        axes.text(190, length * 1.25 if length < 5000 else length / 2.6, f"{length} tokens", bbox=ground)
+        axes.text(2 if length > 50 else 185, length * 1.25, f"{length} tokens", bbox=ground)
     axes.yaxis.set_major_formatter(FuncFormatter(write_out))
     axes.set(xlabel="hand of 256", ylabel="wavelength, tokens")
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
@@ -296,7 +296,7 @@ def draw_tables() -> Figure:
 @picture("the-schemes", "A table knows two places; a rotation and a bias know their distance")
 def draw_dependence() -> Figure:
     """What a score depends on: two places, or their distance."""
-    figure, panels = start(3, height=2.1)
+    figure, panels = start(3, height=1.9)
     i, j = np.mgrid[0:24, 0:24]
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(24, 8))
