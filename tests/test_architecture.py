@@ -55,7 +55,7 @@ CHANGED = {
     "models/subject.py": 1,
     "models/clockhands_subject.py": 1,
     "checking/models/subject.py": 1,
-    "checking/fitting/places.py": 1,
+    "checking/fitting/calls.py": 1,
     "checking/runtimes/llama_cpp.py": 1,
     "checking/runtimes/onnx.py": 1,
     "report/figures/mark_kind.py": 1,

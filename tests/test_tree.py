@@ -28,7 +28,7 @@ ELSEWHERE = {
         "inspection/test_schemes.py checking/checks/test_planted.py "
         "checking/checks/test_planted_transformers.py checking/scratch/test_faults.py "
         "checking/scratch/test_planted.py checking/scratch/test_ports.py checking/fitting/test_mirrors.py "
-        "checking/checks/test_refusals.py checking/test_own_models.py checking/test_regressions.py "
+        "checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py explanation/test_in_llama_cpp.py explanation/test_in_vllm.py "
         "explanation/test_in_transformers4.py explanation/test_published.py"
     ),

@@ -56,18 +56,15 @@ def test_a_yes_names_each_check_that_did_not_apply(use: str) -> None:
             assert found.describe() == ("yes" if of_programs else f"yes (untried: {name})")
 
 
-def test_an_opt_in_check_that_was_not_asked_for_is_untried() -> None:
-    found = judge_use("static cache", [Outcome("cache.static", "PASS", 0.0)])
+def test_untried_checks_are_named_and_many_are_counted() -> None:
+    found = judge_use("static cache", [Outcome("cache.static", "PASS", 0.0)])  # and an opt-in one was not asked for
     assert (found.safe, found.untried, found.describe()) == (True, ("export.static",), "yes (untried: export.static)")
-
-
-def test_many_untried_checks_are_counted() -> None:
-    named = dict.fromkeys(("precision.load", "precision.distance"), "N/A")
-    found = judge_use("bf16 by from_pretrained", make_outcomes("bf16 by from_pretrained", named))  # type: ignore[arg-type]
-    assert found.describe() == "yes (untried: precision.load, precision.distance)"
-    use = "one text after another"
-    rest = dict.fromkeys(find_checks(use)[:3], "N/A")
-    assert judge_use(use, make_outcomes(use, rest)).describe() == "yes (3 of 9 checks untried)"  # type: ignore[arg-type]
+    for use, count, said in (
+        ("bf16 by from_pretrained", 2, "yes (untried: precision.load, precision.distance)"),
+        ("one text after another", 3, "yes (3 of 9 checks untried)"),
+    ):
+        rest: dict[str, VerdictName] = dict.fromkeys(find_checks(use)[:count], "N/A")
+        assert judge_use(use, make_outcomes(use, rest)).describe() == said
 
 
 def test_a_use_that_no_check_tried_itself_is_not_called_safe() -> None:
@@ -220,15 +217,20 @@ def test_a_page_tells_an_effect_in_a_sentence() -> None:
     ]
 
 
-def test_a_size_stands_beside_what_the_precision_does_by_itself() -> None:
-    found = sentence(Outcome("precision.to", "LIBRARY", 0.6, note="rounded", floor=0.2))
-    assert found == "LIBRARY 0.6 std, 3 times what that precision does by itself (rounded)."
-    found = sentence(Outcome("precision.to", "LIBRARY", 0.6, floor=4.2e-7))
-    assert found == "LIBRARY 0.6 std, 1,400,000 times what that precision does by itself."
+TIMES = "times what that precision does by itself"
 
 
-def test_a_sentence_repeats_nothing() -> None:
-    assert sentence(Outcome("x", "PROPERTY", 0.5, reason="absolute", cause="absolute")) == "PROPERTY 0.5 std. absolute."
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome("x", "LIBRARY", 0.6, note="rounded", floor=0.2), f"0.6 std, 3 {TIMES} (rounded)."),
+        (Outcome("x", "LIBRARY", 0.6, floor=4.2e-7), f"0.6 std, 1,400,000 {TIMES}."),
+        (Outcome("x", "PROPERTY", 0.5, reason="absolute", cause="absolute"), "0.5 std. absolute."),
+    ],
+    ids=["note", "rounding", "nothing twice"],
+)
+def test_a_size_stands_beside_what_the_precision_does_by_itself(outcome: Outcome, said: str) -> None:
+    assert sentence(outcome) == f"{outcome.verdict} {said}"
 
 
 def test_a_result_of_an_earlier_version_is_read() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -224,25 +226,6 @@ class SeesTheNext(Correct):
         return super().attend(index, hidden, places, allowed, cache)
 
 
-class TheFirstSeesTheNext(SeesTheNext):
-    place = 0
-
-
-class TheLastButOneSeesTheNext(SeesTheNext):
-    place = 22
-
-
-@fails(*LEFT, "cache.prefill")
-class PadsRead(Correct):
-    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
-        return super().allowed(ids, mask if mask is not None and mask.dim() == 4 else None, documents, cache)
-
-
-@fails(*(LEFT - {"cache.padded"}), "padding.right", "batch.unequal")
-class PadsReadByEncoder(Encoder, PadsRead):
-    pass
-
-
 class CountedFromTheFirstPad(Absolute):
     """Positions of the mask are ignored, as they are when only ids come in; explicit ones work."""
 
@@ -250,50 +233,9 @@ class CountedFromTheFirstPad(Absolute):
         return super().positions_of(ids, None, positions, start)
 
 
-@fails("cache.padded", "cache.left_mask")
-class OnePositionForAllRows(Correct):
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        places = super().positions_of(ids, mask, positions, start)
-        return places.amax(0, keepdim=True).expand_as(places) if ids.shape[1] == 1 else places
-
-
-@fails("order.matters", "positions.matter")
-class BagOfWords(Encoder):
-    def rotate(self, x, places):  # type: ignore[no-untyped-def]
-        return x
-
-
-@fails(
-    *("batch.alone", "batch.order", "batch.unequal", "cache.prefill", "cache.reorder"),
-    *("padding.beside", "packing.positions", "packing.block_mask"),
-)
-class RowTable(Correct):
-    """A position table indexed by the row of the batch, as with axes exchanged."""
-
-    def enter(self, ids, places):  # type: ignore[no-untyped-def]
-        rows = torch.arange(ids.shape[0], device=ids.device)
-        return self.embed(ids) + self.embed.weight[rows][:, None]
-
-
 class DropoutLeftOn(Correct):
     def enter(self, ids, places):  # type: ignore[no-untyped-def]
         return nn.functional.dropout(self.embed(ids), 0.2, training=True)
-
-
-@fails("positions.explicit", "padding.left.positions", "cache.padded", "cache.prefill")
-class ExplicitOffByOne(Absolute):
-    max_length = 66
-
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        return super().positions_of(ids, mask, None if positions is None else positions + 1, start)
-
-
-@fails("shift")
-class MismatchedPairs(Correct):
-    """Angles laid out for neighbouring pairs, rotation by halves."""
-
-    def lay_out(self, angles):  # type: ignore[no-untyped-def]
-        return angles.repeat_interleave(2, -1)
 
 
 @fails("precision.order")
@@ -417,22 +359,6 @@ class TableTooShortForItsClaim(Absolute):
         self.position_embedding = nn.Embedding(4096, WIDTH)
 
 
-@fails("length.claimed")
-class HoldsThePlaces(Absolute):
-    """Tokens from the 17th on share a vector, though the claim is 64."""
-
-    def enter(self, ids: Tensor, places: Tensor) -> Tensor:
-        return (
-            super().enter(ids, places) - self.position_embedding(places) + self.position_embedding(places.clamp(max=16))
-        )
-
-
-@fails("cache.left_mask")
-class CountsPadsWhenDecoding(Correct):
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        return super().positions_of(ids, None if start and ids.shape[1] == 1 else mask, positions, start)
-
-
 @fails("cache.rollback_rows")
 class OnlyLeadingPadsAreMasked(Correct):
     """Of a mask only where the text begins is read: holes in it are attended to."""
@@ -448,13 +374,6 @@ class OnlyLeadingPadsAreMasked(Correct):
         return super().allowed(ids, mask, documents, cache)
 
 
-@fails("cache.padded", "cache.prefill")
-class OneMaskForAllRows(Correct):
-    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
-        shared = mask if mask is None or mask.dim() == 4 else mask.any(0, keepdim=True).expand_as(mask)
-        return super().allowed(ids, shared, documents, cache)
-
-
 @fails("length.mask")
 class MaskCutAtTheEnd(Correct):
     """The mask is made one shorter than the longest text."""
@@ -466,15 +385,6 @@ class MaskCutAtTheEnd(Correct):
         return super().allowed(ids, mask, documents, cache)
 
 
-@fails("length.short")
-class AxesGuessedByShape(Correct):
-    """Where there are as many rows as tokens, the axes are exchanged."""
-
-    def enter(self, ids, places):  # type: ignore[no-untyped-def]
-        entered = super().enter(ids, places)
-        return entered.transpose(0, 1) if ids.shape == (2, 2) else entered
-
-
 @fails("precision.long", "precision.autocast", "precision.distance")
 class BiasInLowPrecision(Alibi):
     """A column of slope times position, as large as the text is long, in the precision of the weights."""
@@ -484,6 +394,66 @@ class BiasInLowPrecision(Alibi):
         return self.steep.to(dtype)[:, None, None] * positions[:, None, None].to(dtype)
 
 
-@fails("batch.unequal")
-class OneMaskForAllRowsOfAnEncoder(Encoder, OneMaskForAllRows):
-    pass
+def plant(name: str, parent: type[Correct], method: str, change: Callable[..., Tensor], *checks: str) -> None:
+    """Plant a bug in one method: ``change`` is given the model, the method as it was, and its arguments."""
+
+    def changed(self: Any, *given: Any) -> Any:
+        return change(self, partial(getattr(parent, method), self), *given)
+
+    PLANTED[type(name, (parent,), {method: changed})] = set(checks)
+
+
+def read_pads(model: Any, old: Any, ids: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
+    return old(ids, mask if mask is not None and mask.dim() == 4 else None, *rest)
+
+
+def share_mask(model: Any, old: Any, ids: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
+    return old(ids, mask if mask is None or mask.dim() == 4 else mask.any(0, keepdim=True).expand_as(mask), *rest)
+
+
+def share_places(model: Any, old: Any, ids: Tensor, *rest: Any) -> Tensor:
+    """One position for all rows at a decoding step."""
+    places = old(ids, *rest)
+    return places.amax(0, keepdim=True).expand_as(places) if ids.shape[1] == 1 else places
+
+
+def count_pads(model: Any, old: Any, ids: Tensor, mask: Tensor | None, positions: Tensor | None, start: int) -> Tensor:
+    return old(ids, None if start and ids.shape[1] == 1 else mask, positions, start)
+
+
+def start_at_one(
+    model: Any, old: Any, ids: Tensor, mask: Tensor | None, positions: Tensor | None, start: int
+) -> Tensor:
+    return old(ids, mask, None if positions is None else positions + 1, start)
+
+
+def hold_places(model: Any, old: Any, ids: Tensor, places: Tensor) -> Tensor:
+    """Tokens from the 17th on share a vector, though the claim is 64."""
+    return old(ids, places) - model.position_embedding(places) + model.position_embedding(places.clamp(max=16))
+
+
+def add_row(model: Any, old: Any, ids: Tensor, places: Tensor) -> Tensor:
+    """A position table indexed by the row of the batch, as with axes exchanged."""
+    return model.embed(ids) + model.embed.weight[: len(ids), None]
+
+
+def exchange_axes(model: Any, old: Any, ids: Tensor, places: Tensor) -> Tensor:
+    """Where there are as many rows as tokens, the axes are exchanged."""
+    return old(ids, places).transpose(0, 1) if ids.shape == (2, 2) else old(ids, places)
+
+
+BY_ROW = ("batch.alone", "batch.order", "batch.unequal", "cache.prefill", "cache.reorder", "padding.beside")
+EXPLICIT = ("positions.explicit", "padding.left.positions", "cache.padded", "cache.prefill")
+LONGER = type("Longer", (Absolute,), {"max_length": 66})  # a table with room for what begins at 1
+plant("PadsRead", Correct, "allowed", read_pads, *LEFT, "cache.prefill")
+plant("PadsReadByEncoder", Encoder, "allowed", read_pads, *(LEFT - {"cache.padded"}), "padding.right", "batch.unequal")
+plant("OneMaskForAllRows", Correct, "allowed", share_mask, "cache.padded", "cache.prefill")
+plant("OneMaskForAllRowsOfAnEncoder", Encoder, "allowed", share_mask, "batch.unequal")
+plant("OnePositionForAllRows", Correct, "positions_of", share_places, "cache.padded", "cache.left_mask")
+plant("CountsPadsWhenDecoding", Correct, "positions_of", count_pads, "cache.left_mask")
+plant("ExplicitOffByOne", LONGER, "positions_of", start_at_one, *EXPLICIT)
+plant("HoldsThePlaces", Absolute, "enter", hold_places, "length.claimed")
+plant("AxesGuessedByShape", Correct, "enter", exchange_axes, "length.short")
+plant("RowTable", Correct, "enter", add_row, *BY_ROW, "packing.positions", "packing.block_mask")
+plant("BagOfWords", Encoder, "rotate", lambda model, old, x, places: x, "order.matters", "positions.matter")
+plant("MismatchedPairs", Correct, "lay_out", lambda model, old, angles: angles.repeat_interleave(2, -1), "shift")

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from clockhands.checking.checks.check import CHECKS, Measurement, NotANumber, difference, largest, select, worst
-from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.models.make_subjects import from_build, from_model
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.errors import UsageError
 from tests.checking.checks import planted
 from tests.checking.checks.test_planted import adapter, named, verdicts
@@ -85,3 +87,24 @@ def test_what_only_models_of_transformers_have_is_not_asked_of_others() -> None:
     }
     every = {check.name for check in CHECKS.values() if check.name.partition(".")[0] in ("config", "generate")}
     assert every | {"export.compile", "export.export"} <= about
+
+
+REFUSED = [
+    ("rwkv:causal", "generate.beam", "the model refuses: RwkvForCausalLM cannot use beam search with a cache"),
+    ("blt:causal", "inputs.embeds", "the model refuses: input_ids is required"),
+    ("ibert:masked", "inputs.embeds", "the embedding of the model gives more than vectors"),
+    ("dots1:causal", "config.keys", "no such key in the configuration"),
+]
+
+
+@pytest.mark.parametrize(("name", "check", "reason"), REFUSED)
+def test_what_a_model_refuses_with_a_reason_does_not_apply(name: str, check: str, reason: str) -> None:
+    (outcome,) = run_checks(from_build(find(name)[0])[0], [CHECKS[check]], name)
+    assert (outcome.verdict, outcome.reason[: len(reason)]) == ("N/A", reason)
+
+
+def test_a_crash_is_not_explained_by_the_check_that_another_depends_on() -> None:
+    """Reformer does not tell documents apart, and raises where a mask stands beside positions: both are said."""
+    subject = from_build(find("reformer:causal")[0])[0]
+    _, masked = run_checks(subject, [CHECKS["packing.positions"], CHECKS["packing.mask"]], "reformer:causal")
+    assert masked.size is None and masked.known == "reformer-axial"

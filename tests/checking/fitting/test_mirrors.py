@@ -39,8 +39,9 @@ GIVEN_AT = "            return {0}\n"
 
 CASES = (
     # too late, too early, by one and by two
-    ("rope", "cache.steps", ARANGE, STEP.format("- 1"), "each decode step stands 1 too early"),
-    ("learned", "cache.steps", ARANGE, STEP.format("+ 2"), "each decode step stands 2 too late"),
+    ("rope", "cache.steps", ARANGE, STEP.format("- 1"), "each decode step stands 1 place too early"),
+    ("learned", "cache.steps", ARANGE, STEP.format("+ 2"), "each decode step stands 2 places too late"),
+    ("rope", "cache.chunks", ARANGE, "torch.arange(past + past // 11, past + past // 11 + new, device=ids.device)", "each later chunk stands 1 to 2 places too late"),
     # begun anew, never before
     ("rope", "cache.steps", ARANGE, FROM.format("past % 12"), "begins positions anew after 11"),
     ("sinusoidal", "cache.steps", ARANGE, FROM.format("max(past, 12)"), "stands at 12 where it should stand before"),
@@ -49,7 +50,7 @@ CASES = (
     ("rope", "positions.explicit", GIVEN, GIVEN_AT.format("positions // 2"), "half its position, rounded down"),
     ("rope", "positions.explicit", GIVEN, GIVEN_AT.format("-positions"), "given is rotated the other way"),
     # pads behind
-    ("learned", "padding.right", COUNTED, "(mask.long().cumsum(1) - 2).clamp(min=0)", "1 too early in part"),
+    ("learned", "padding.right", COUNTED, "(mask.long().cumsum(1) - 2).clamp(min=0)", "1 place too early in part"),
     # wrapped one earlier
     ("rope", "shift", SPEEDS, SHIFTED.format("(places % 63)"), "begins positions anew after 62"),
     # the future: two later keys, all; none; the wrong way round; not itself
@@ -67,8 +68,8 @@ CASES = (
     # keys dropped at either end of the cache
     ("learned", "cache.chunks", OLD, DROPPED.format(":1", ":-1"), "misses 3 keys and sees 1 key more than once"),
     # queries, keys
-    ("rope", "cache.steps", KROT, "k = rotate(k, places + (new == 1))", "step with its keys stands 1 too late"),
-    ("rope", "cache.steps", QROT, "q = rotate(q, places + (new == 1))", "step with its queries stands 1 too late"),
+    ("rope", "cache.steps", KROT, "k = rotate(k, places + (new == 1))", "step with its keys stands 1 place too late"),
+    ("rope", "cache.steps", QROT, "q = rotate(q, places + (new == 1))", "step with its queries stands 1 place too late"),
     ("rope", "shift", QROT, "pass", "queries do not rotate"),
     ("rope", "shift", KROT, "k = rotate(k, 2 * places)", "queries rotate 0.5 times as fast as keys"),
     ("rope", "shift", QROT, "q = rotate(q, 2 * places)", "queries rotate 2 times as fast as keys"),

@@ -51,8 +51,8 @@ class Translator(nn.Module):
         self.core = nn.Transformer(32, 4, 1, 2, 64, 0.0, batch_first=True)
         self.out = nn.Linear(32, words[1])
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        length = target.shape[1]
+    def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        length, pads = target.shape[1], None if source_mask is None else ~source_mask.bool()
         read = self.source(source) + self.places[: source.shape[1]] * (self.mistake != "no places in the source")
         if self.mistake == "the row of the batch":
             read = self.source(source) + self.places[: len(source), None]
@@ -60,12 +60,19 @@ class Translator(nn.Module):
         if self.mistake == "the row of the batch":
             written = self.target(target) + self.places[: len(target), None]
         mask = nn.Transformer.generate_square_subsequent_mask(length)
-        return self.out(self.core(read, written, tgt_mask=None if self.mistake == "no causal mask" else mask))
+        mask = None if self.mistake == "no causal mask" else mask
+        inside, across = (None if self.mistake == f"pads read {side}" else pads for side in ("inside", "across"))
+        return self.out(
+            self.core(read, written, tgt_mask=mask, src_key_padding_mask=inside, memory_key_padding_mask=across)
+        )
+
+
+CHECKS = ("causal", "order", "batch.order", "padding.content")
 
 
 def test_an_own_encoder_decoder_is_asked_for_a_source_once() -> None:
     with pytest.raises(
-        UsageError, match=re.escape("forward(source, target) cannot read a text alone: it needs target")
+        UsageError, match=re.escape("forward(source, target, source_mask) cannot read a text alone: it needs target")
     ):
         clockhands.check(Translator())
     with pytest.raises(UsageError, match=re.escape("check(model, source=[11, 12, 13, 14])")):
@@ -77,6 +84,7 @@ def test_both_sides_of_an_own_encoder_decoder_are_checked() -> None:
     assert str(found.facts["verdict"]).startswith("PASS")
     lights = {item.name: item.light for item in found}
     assert {lights[f"check.{name}"] for name in ("causal.future", "order.matters", "source.order.matters")} == {"good"}
+    assert (lights["check.source.padding.right"], lights["check.source.padding.left.mask"]) == ("good", "info")
     assert "check.source.causal.future" not in lights or lights["check.source.causal.future"] == "skip"
 
 
@@ -87,10 +95,12 @@ def test_both_sides_of_an_own_encoder_decoder_are_checked() -> None:
         ("no places in the source", "source.order.matters", ""),
         ("the target stands at 0", "order.places", ""),
         ("the row of the batch", "batch.order", "the encoding follows the row of the batch"),
+        ("pads read inside", "source.padding.content", "before 5 pads the text and behind 5 pads the text reads"),
+        ("pads read across", "source.padding.content", "the cross-attention reads the pads"),
     ],
 )
 def test_a_mistake_on_either_side_is_caught(mistake: str, check: str, cause: str) -> None:
-    found = clockhands.check(Translator(mistake), source=range(12, 28), only=["causal", "order", "batch.order"])
+    found = clockhands.check(Translator(mistake), source=range(12, 28), only=CHECKS)
     bad = {item.name.removeprefix("check."): item.details.get("cause", "") for item in found if item.light == "bad"}
     assert bad[check].startswith(cause) and bool(bad[check]) is bool(cause)
 

@@ -1,14 +1,9 @@
-"""Mistakes planted one at a time in ``gpt.py``, each with what has to be said of it.
-
-The odd ones were held back while the search for causes was written; ``python -m tests.checking.scratch.planted`` counts
-how many are named, of both halves.
-"""
+"""Mistakes planted one at a time in ``gpt.py``, each with what has to be said of it."""
 
 # ruff: noqa: E501  (a mistake is one line of a table)
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +87,8 @@ SPEEDS = "angles = places[:, None, :, None].float() * speeds"
 
 PLANTED = tuple(Planted(*fault) for fault in (
     # where a token stands when it is decoded, or read in a later chunk
-    ("rope", ARANGE, "torch.arange(past + (past > 0), past + (past > 0) + new, device=ids.device)", ("decode step", "1 too late")),
-    ("learned", ARANGE, "torch.arange(past - (past > 0), past - (past > 0) + new, device=ids.device)", ("decode step", "1 too early")),
+    ("rope", ARANGE, "torch.arange(past + (past > 0), past + (past > 0) + new, device=ids.device)", ("decode step", "1 place too late")),
+    ("learned", ARANGE, "torch.arange(past - (past > 0), past - (past > 0) + new, device=ids.device)", ("decode step", "1 place too early")),
     ("sinusoidal", ARANGE, "torch.arange(new, device=ids.device)", ("position 0",)),
     ("rope", ARANGE, "torch.arange(new, device=ids.device)", ("position 0",)),
     ("rope", ARANGE, "torch.arange(past * (new == 1), past * (new == 1) + new, device=ids.device)", ("later chunk", "position 0")),
@@ -103,19 +98,20 @@ PLANTED = tuple(Planted(*fault) for fault in (
     ("rope", "places = self.find_places(ids, mask, positions, past)", "places = self.find_places(ids, mask, positions, past)\n        places = places + past if positions is not None and cache is not None else places", ("too late",)),
     ("learned", GIVEN, "            return positions if past == 0 else torch.arange(past, past + new, device=ids.device).expand(rows, new)\n", ("pads",)),
     # positions under a mask
-    ("learned", COUNTED, "torch.arange(mask.shape[1], device=ids.device).expand_as(mask)", ("5 too late",)),
-    ("learned", COUNTED, "mask.long().cumsum(1)", ("before 5 pads the text stands 1 too late",)),
+    ("learned", COUNTED, "torch.arange(mask.shape[1], device=ids.device).expand_as(mask)", ("5 places too late",)),
+    ("learned", COUNTED, "mask.long().cumsum(1)", ("before 5 pads the text stands 1 place too late",)),
     ("rope", SLICED, "return counted[:, :new]", ("position 0",)),
     ("sinusoidal", SLICED, "return counted[:1, -new:].expand(rows, new)", ("first row",)),
     ("learned", SLICED, "return counted.amax(0, keepdim=True)[:, -new:].expand(rows, new)", ("longest row",)),
     ("rope", GIVEN, "            return positions[:1].expand(rows, new)\n", ("first row",)),
-    ("learned", GIVEN, "            return positions + 1\n", ("given stands 1 too late",)),
+    ("learned", GIVEN, "            return positions + 1\n", ("given stands 1 place too late",)),
     ("learned", GIVEN, "            return positions - positions.amin(1, keepdim=True)\n", ("position 0",)),
     ("rope", GIVEN, "            return torch.arange(past, past + new, device=ids.device).expand(rows, new)\n", ("given", "without them")),
     # positions that end, turn or are rounded
     ("rope", SPEEDS, "angles = places.clamp(max=63)[:, None, :, None].float() * speeds", ("holds positions at 63",)),
     ("rope", SPEEDS, "angles = (places % 64)[:, None, :, None].float() * speeds", ("begins positions anew after 63",)),
     ("rope", SPEEDS, "angles = places.to(torch.uint8)[:, None, :, None].float() * speeds", ("positions rounded to 8 bits",)),
+    ("rope", SPEEDS, "angles = places.to(torch.int8)[:, None, :, None].float() * speeds", ("8 bits with a sign",)),
     ("rope", SPEEDS, "angles = places.bfloat16()[:, None, :, None].float() * speeds", ("bfloat16",)),
     ("rope", SPEEDS, "angles = places.half()[:, None, :, None].float() * speeds", ("float16",)),
     ("rope", SPEEDS, "angles = places.to(torch.int16)[:, None, :, None].float() * speeds", ("16 bits",)),
@@ -157,10 +153,10 @@ PLANTED = tuple(Planted(*fault) for fault in (
     ("sinusoidal", WAVES, "x = x + self.waves[places].to(x.dtype) * (x.shape[1] > 1)", ("decode step", "no position")),
     ("learned", "x = self.tokens(ids) * math.sqrt(WIDTH)", "x = self.tokens(ids) * (math.sqrt(WIDTH) if past == 0 else 1.0)", ("decode step", "does not multiply its tokens by √48")),
     ("rope", "attn_mask=bias)", "attn_mask=bias, scale=math.log(k.shape[2] + 1) / HEAD)", ("logits of attention",)),
-    ("rope", "[(k[:, :, :-tokens]", "[(k[:, :, tokens:]", ("keys",)),
+    ("rope", "[(k[:, :, :-tokens]", "[(k[:, :, tokens:]", ("values", "other tokens")),
     ("learned", "self.layers = [(k[rows], v[rows]) for k, v in self.layers]", "self.layers = [(k, v) for k, v in self.layers]", ("other row",)),
     # of one layer, across layers and heads; before and outside attention; masks that let something through
-    ("rope", QROT, "places = places + (self.number > 0 and cache is not None and cache.seen > 0); q = rotate(q, places)", ("decode step", "1 too late", "in layer 2 alone")),
+    ("rope", QROT, "places = places + (self.number > 0 and cache is not None and cache.seen > 0); q = rotate(q, places)", ("decode step", "1 place too late", "in layer 2 alone")),
     ("learned", "x = self.add_position(x, places)", "x = self.add_position(x, places); x = x + 0.5 * F.pad(x, (0, 0, 0, 1))[:, 1:]", ("first block", "later tokens")),
     ("sinusoidal", "x = self.add_position(x, places)", "x = self.add_position(x, places); x = x - x.mean(1, keepdim=True)", ("first block", "later tokens")),
     ("rope", f"{QROT}\n            {KROT}", ACROSS, ("across heads",)),
@@ -171,25 +167,3 @@ PLANTED = tuple(Planted(*fault) for fault in (
     ("alibi", DISTANCE, "(torch.arange(k.shape[2])[-new:, None] - torch.arange(k.shape[2])).to(x.device)[None, None]", ("does not take its distances from the positions that are given",)),
     ("alibi", DISTANCE, "(torch.arange(new)[:, None] - torch.arange(k.shape[2])).abs().to(x.device)[None, None]", ("later chunk", "distances as if it began the text")),
 ))  # fmt: skip
-SEEN_HALF, HELD_BACK = PLANTED[::2], PLANTED[1::2]
-
-
-def main() -> None:
-    """Count what is caught and what is named, of the half that was seen and of the other (``held``, or ``all``)."""
-    torch.set_num_threads(1)
-    chosen = {"seen": SEEN_HALF, "held": HELD_BACK, "all": PLANTED}[sys.argv[1] if len(sys.argv) > 1 else "seen"]
-    caught = named = spoken = 0
-    for fault in chosen:
-        outcomes = fault.examine()
-        failing = [o for o in outcomes if o.verdict == "FAIL"]
-        caught, named = caught + bool(failing), named + fault.is_named(outcomes)
-        spoken += any(o.cause for o in failing)
-        if "quiet" not in sys.argv:
-            print(("ok   " if fault.is_named(outcomes) else "     ") + fault.name, "|", fault.says, flush=True)
-            for o in failing:
-                print(f"        {o.check} {o.size or 0:.2g} {o.reason[:80]} | {o.cause}", flush=True)
-    print(f"{len(chosen)} planted, {caught} caught, a cause of any kind for {spoken}, named as they should be {named}")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 from collections.abc import Iterable, Sized
@@ -10,11 +11,19 @@ from pathlib import Path
 
 import torch
 
+from clockhands.checking.result import versions
 from tests.checking.scratch.faults import FAULTS, SCHEMES, SOURCE, VARIANTS, Fault, build, failures
-from tests.checking.scratch.measured import tell_measured
+from tests.conformance.scripts import sweeping
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/conformance/mutation-score.md"
 NAMES = {"learned": "a learned table", "rope": "RoPE", "alibi": "ALiBi", "t5": "encoder-decoder with T5's bias"}
+
+
+def tell_measured() -> str:
+    """Return the day and the versions, with that of the code that decides a verdict."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    made_with = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return f"Measured on {today}: {made_with}, version {sweeping.identify_code()} of the checks."
 
 
 def cases(changes: Iterable[Fault]) -> list[tuple[str, Fault]]:

@@ -16,8 +16,6 @@ from tests.checking.scratch.score import PAGE, cases, is_named, run, write_page
 # One of each kind, over the four models: the mask, the batch, the cache, padding, angles, a bias, the source. Where it
 # says so these are all the checks that fail.
 SAMPLE: dict[tuple[str, str], set[str]] = {
-    ("rope", "angles of pairs, rotation of halves"): {"shift"},
-    ("rope", "tables kept in the first precision"): {"precision.order"},
     ("rope", "masked scores are -5"): set(),
     ("rope", "values do not follow the beams"): {"cache.reorder"},
     ("rope", "a ring that turns too early"): {*STEPS, *UNEVEN, "cache.prefix"},
@@ -28,9 +26,6 @@ SAMPLE: dict[tuple[str, str], set[str]] = {
     ("rope", "angles by a product"): {"precision.autocast"},
     ("rope", "pads read in later chunks"): {"cache.prefill", "cache.rollback_rows"},
     ("learned", "cached tokens not counted"): REUSED,
-    ("learned", "explicit positions from 1"): {
-        "positions.explicit", "padding.left.positions", "cache.padded", "cache.prefill", "cache.rollback_rows",
-    },
     ("learned", "a table too short"): {"length.claimed", "length.mask", "precision.long"},
     ("learned", "positions of the mask cut at its beginning"): {"cache.mask", "cache.left_mask"},
     ("alibi", "no bias at a single step"): set(),

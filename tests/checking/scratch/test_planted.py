@@ -10,7 +10,7 @@ VALUES = "torch.cat([old[0], k], 2), torch.cat([old[1], v], 2)"
 
 # One of each kind, with a check that it fails: a place, the mask's positions, an end, a mask, a cache, a table, a bias.
 FAST = {
-    ("rope", "1 too late"): "cache.reorder",
+    ("rope", "1 place too late"): "cache.reorder",
     ("sinusoidal", "half its position, rounded down"): "cache.reorder",
     ("rope", "bfloat16"): "shift",
     ("learned", "from the end"): "causal.prefix",
@@ -24,7 +24,7 @@ FAST = {
     ("sinusoidal", "row of the batch"): "batch.order",
     ("sinusoidal", "first row"): "padding.beside",
 }
-UNCAUGHT = {("learned", "5 too late"), ("learned", "longest row")}
+UNCAUGHT = {("learned", "5 places too late"), ("learned", "longest row")}
 """What no check calls a fault: a learned table may count pads."""
 UNNAMED = {*UNCAUGHT, ("rope", "keys"), ("learned", "other row")}
 """Besides those, keys beside values that are not theirs: taken back in one of both, or not reordered with the rows."""

@@ -16,8 +16,9 @@ from clockhands.checking import examine
 from clockhands.checking.checks.check import CHECKS, Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.verdict.judge import advise, find_property, follows_another, judge, measure
+from clockhands.checking.verdict.judge import advise, follows_another, judge, measure
 from clockhands.checking.verdict.outcome import Outcome, sentence
+from clockhands.checking.verdict.properties import find_property
 from tests.checking.checks import planted
 from tests.checking.checks.test_planted import adapter
 
@@ -205,20 +206,14 @@ def safe(**verdicts: str) -> list[str]:
     return [outcome.safe for outcome in advise(outcomes(**verdicts))]
 
 
-def test_another_use_that_passed_is_advised_and_none_that_failed() -> None:
+def test_the_first_other_use_that_passed_is_advised_and_none_that_failed() -> None:
     assert safe(precision__to="FAIL", precision__load="PASS") == ["load with from_pretrained(dtype=torch.bfloat16)", ""]
     assert safe(precision__to="FAIL", precision__load="FAIL") == ["", ""]
     assert safe(precision__to="FAIL") == [""]
     assert safe(precision__to="PROPERTY", precision__load="PASS") == ["", ""], "only a failure needs another way"
-
-
-def test_the_first_of_several_ways_that_passed_is_advised() -> None:
-    both = safe(padding__left__mask="FAIL", padding__left__positions="PASS", padding__right="PASS")
-    assert both[0] == "pass position_ids made from the mask"
-    assert (
-        safe(padding__left__mask="FAIL", padding__left__positions="FAIL", padding__right="PASS")[0]
-        == "pad on the right"
-    )
+    others = {"padding__left__mask": "FAIL", "padding__right": "PASS"}
+    assert safe(**others, padding__left__positions="PASS")[0] == "pass position_ids made from the mask"
+    assert safe(**others, padding__left__positions="FAIL")[0] == "pad on the right"
 
 
 def test_packing_under_a_mask_has_the_advice_of_packing_by_positions() -> None:

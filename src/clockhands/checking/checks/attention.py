@@ -49,7 +49,6 @@ def _flex(subject: Subject) -> Iterator[Measurement]:
 
 
 def _against_eager(subject: Subject, other: str) -> Iterator[Measurement]:
-    """Compare on an unpadded, a right-padded and a left-padded batch."""
     ids = subject.tokens(2, 24)
     masks: dict[str, Tensor | None] = {"no padding": None}
     if subject.takes("mask"):
@@ -65,7 +64,6 @@ def _against_eager(subject: Subject, other: str) -> Iterator[Measurement]:
 
 
 def _with_attention(subject: Subject, name: str) -> Subject:
-    """Return the same weights under another implementation."""
     module: Any = subject.module
     adapter: Any = subject.adapter
 

@@ -26,6 +26,7 @@ from clockhands.checking.models.subject import Subject
 from clockhands.model.huggingface_base import get_cache, name_cache
 
 _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
+_LONG = 88  # of a cache that drops what is far behind; what `fitting` reads of a plain text is longer
 _MASKED = 24
 _cache_check = partial(check, needs=("cache",), causal=True)
 _masked_check = partial(check, needs=("cache", "mask"), causal=True)
@@ -34,10 +35,10 @@ _generate_check = partial(check, causal=True, huggingface=True)
 _NEW = 6  # tokens that are generated
 
 
-def _compare_pieces(subject: Subject, stops: list[int]) -> Measurement:
+def _compare_pieces(subject: Subject, stops: list[int], tokens: int = _LENGTH) -> Measurement:
     ids = subject.tokens(2, stops[-1])
     size, position = worst(read_in_pieces(subject, ids, stops), subject.logits(ids))
-    return Measurement(size, f"largest at token {position} of {stops[-1]}", tokens=stops[-1])
+    return Measurement(size, f"largest at token {position} of {stops[-1]}", tokens=tokens)
 
 
 @_cache_check(
@@ -45,9 +46,13 @@ def _compare_pieces(subject: Subject, stops: list[int]) -> Measurement:
     "an offset dropped; a window cut wrongly",
     uses=("cached decoding", "resume", "rollback", "left-padded generate"),
 )
-def _steps(subject: Subject) -> Measurement:
-    """One token at a time equals all at once, also past the window."""
-    return _compare_pieces(subject, list(range(8, _LENGTH + 1)))
+def _steps(subject: Subject) -> Iterator[Measurement]:
+    """One token at a time equals all at once, also past the window, and behind a longer text that is claimed."""
+    longest = min((subject.facts.limit or 0) - subject.facts.first, _LONG)
+    longest = longest if longest > 2 * _LENGTH else _LENGTH
+    yield _compare_pieces(subject, list(range(8, _LENGTH + 1)), longest)
+    if longest > _LENGTH:
+        yield _compare_pieces(subject, [longest - 2, longest - 1, longest], longest)
 
 
 @_cache_check("cache.chunks", "a mask or a state that restarts at the second chunk", uses=("resume",))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from clockhands.checking.checks.check import (
+    TOLERANCE,
     Inapplicable,
     Measurement,
     check,
@@ -19,8 +20,8 @@ from clockhands.checking.fitting.reading import find_entries, read
 from clockhands.checking.models.subject import Subject
 
 _LENGTH, _TRIED = 24, 20
-_BORDERS = (250, 300, 2040, 4000, 32760, 40000)
-"""Around 256, 2,048 and 32,768, where numbers of 8 bits, of float16 and bfloat16, and of 16 bits come to their end."""
+_BORDERS = (120, 250, 300, 2040, 4000, 32760, 40000)
+"""Around 128 and 256, 2,048 and 32,768: the ends of numbers of 8 bits, of float16 and bfloat16, and of 16 bits."""
 _ROUNDING = 2.5e-6  # of an angle, in float32, for each position further, and what weights make of it
 
 
@@ -71,7 +72,12 @@ def _order(subject: Subject) -> Measurement:
     ids = subject.tokens(1, 14)
     after, before = subject.logits(torch.cat([ids[:, :10].flip(1), ids[:, 10:]], 1)), subject.logits(ids)
     end = slice(10 if subject.aligned else 0, None)
-    return Measurement(difference(after[:, end], before[:, end]), wanted=True)
+    remark = ""
+    if subject.aligned and not subject.causal:
+        last = torch.cat([ids[:, :-1], subject.other(ids)[:, -1:]], 1)
+        unseen = difference(subject.logits(last)[:, :-1], before[:, :-1]) <= TOLERANCE
+        remark = "no token sees a later one: a causal mask in an encoder" if unseen else ""
+    return Measurement(difference(after[:, end], before[:, end]), wanted=True, remark=remark)
 
 
 @check(

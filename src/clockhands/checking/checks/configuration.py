@@ -80,7 +80,6 @@ def _keys(subject: Subject) -> list[Measurement]:
 
 
 def _multiply(times: float, value: Any) -> Any:
-    """Return a number times a factor, of its own kind. Raises Inapplicable for what is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value:
         raise Inapplicable("no number")
     return type(value)(value * times)

@@ -164,7 +164,7 @@ def _with_mask(subject: Subject) -> Iterator[Measurement]:
 
 @check("packing.cache", _BORDERS, needs=("positions", "cache"), uses=("packing beside a mask or a cache",))
 def _with_cache(subject: Subject) -> Iterator[Measurement]:
-    """Documents packed by position_ids with use_cache=True do not see each other."""
+    """Documents packed by position_ids with use_cache=True do not see each other, also where the last goes on."""
     return _compare_packed(subject, cached=True)
 
 
@@ -204,8 +204,12 @@ def _compare_packed(subject: Subject, mask: Tensor | None = None, cached: bool =
     positions = torch.cat([torch.cat([subject.arange(1, size) for size in sizes], 1) for sizes in _SIZES])
 
     def read(rows: slice) -> Tensor:
-        cache, own = new_cache(subject) if cached else None, None if mask is None else mask[rows]
-        return subject.packed(ids[rows], own, positions[rows], cache, documents[rows])
+        own = None if mask is None else mask[rows]
+        if not cached:
+            return subject.packed(ids[rows], own, positions[rows], None, documents[rows])
+        cache = new_cache(subject)
+        pieces = zip(*(part[rows].split(ids.shape[1] - 3, 1) for part in (ids, positions, documents)), strict=True)
+        return torch.cat([subject.packed(text, None, places, cache, of) for text, places, of in pieces], 1)
 
     remark = ""
     try:

@@ -35,7 +35,6 @@ def _round_trip(subject: Subject) -> Measurement:
 
 
 def _compare_with(subject: Subject, model: Any) -> Measurement:
-    """Compare with another model of transformers on one text."""
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     ids = subject.tokens(1, 24)
@@ -58,7 +57,6 @@ def _config(subject: Subject) -> Measurement:
 
 
 def _require_room(module: nn.Module, folder: str) -> None:
-    """Raises Inapplicable if a second set of files has no room."""
     needed = sum(p.numel() * p.element_size() for p in module.parameters())
     free = shutil.disk_usage(folder).free
     if needed > free:

@@ -78,7 +78,9 @@ def _find_spectra(subject: Subject) -> list[Tensor]:
     ]
     rotations = [fit_rotation(x.q_BHSK.flatten(0, 1)) for x in reading.measure().values() if x.is_of_text]
     angles = [x for x in added if x is not None]
-    angles += [rotation.rotated_SC for rotation in rotations if rotation is not None and rotation.rotates]
+    rotated = [rotation.rotated_SC for rotation in rotations if rotation is not None and rotation.rotates]
+    # What is other at the first place alone, and hardly so, is a norm's rounding of what only later tokens have.
+    angles += [x for x in rotated if x.abs().max() > _LEAST or x[-1].abs().max() > 2 * x[1].abs().max()]
     if not angles and rotating and any(rotation is not None and not rotation.count for rotation in rotations):
         angles = [torch.zeros(2, 1, dtype=torch.float64)]  # a rotation ran, and nothing was rotated
     spectra: list[Tensor] = []

@@ -14,9 +14,18 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.compare import centre, find_factor, size_of, varies
-from clockhands.checking.fitting.places import AttentionRead, Call, PlainReading, replay
-from clockhands.checking.fitting.reading import Key, attend_to_itself, carries_beside_attention, find_entries, listen
+from clockhands.checking.fitting.calls import AttentionRead, Call, mixes_documents, replay
+from clockhands.checking.fitting.compare import centre, find_factor, size_of
+from clockhands.checking.fitting.places import PlainReading
+from clockhands.checking.fitting.reading import (
+    Key,
+    attend_to_itself,
+    carries_beside_attention,
+    find_entries,
+    find_seen,
+    listen,
+    moves_beside_attention,
+)
 from clockhands.checking.fitting.rotation import FittedRotation
 from clockhands.checking.fitting.words import (
     Standing,
@@ -35,36 +44,53 @@ _GROUPS = ("causal", "order", "cache", "padding", "batch", "positions", "shift",
 _KINDS = ("rotation", "angle", "place", "entry", "seen", "bias", "scale")  # as they are said
 _DROPPED = ("seen", "scale", "bias", "place", "entry", "angle", "rotation")  # as each is tried to be left out
 _TIMES = "those of the whole text"
+_TEMPERATURE = "a temperature of another position"
+_BY_LENGTH = "has a temperature that follows the number of tokens in the call"
 _LOGITS = "has logits of attention"
 _AS_FIRST = "is masked as the first row is"
 
 
 def explain_check(subject: Subject, check: str) -> str:
-    """Return why a check fails: what makes it pass if mended, or that tokens pass beside attention; empty otherwise."""
-    if check.partition(".")[0] not in _GROUPS or subject.module is None or not subject.aligned:
+    """Return why a check fails: what makes it pass if mended, or what passes beside attention; empty otherwise."""
+    group = check.partition(".")[0]
+    if group not in _GROUPS or subject.module is None:
         return ""
-    audible = subject.copy_audible(subject.seed, subject.dtype) if subject.redraw else subject.copy_untouched()
     try:
+        audible = subject.copy_audible(subject.seed, subject.dtype) if subject.redraw else subject.copy_untouched()
         twin, ids = audible.copy_untouched(), audible.tokens(1, 8)
         if difference(twin.logits(ids), twin.logits(ids)) > TOLERANCE:  # what is drawn at random explains anything
             return ""
+        said = ""
         with contextlib.suppress(Exception):  # a model may raise anything on a text of one token
-            if said := Case(audible, check).explain():
-                return said
+            for by_column in (False, True):
+                case = Case(audible, check, by_column)
+                words = case.explain()
+                if words and "the pads counted" not in words:
+                    return words
+                said = said or words
+                if all(call.explicit or call.real_BT.all() for call in case.calls):
+                    break
+        if said:
+            return said
         alone = replay(audible, CHECKS[check], (), lambda _: (lambda _, x: attend_to_itself(x), lambda *_: None))
-        if alone.expected or alone.wanted or not carries_beside_attention(audible):
+        if alone.expected or alone.wanted or not subject.aligned:
             return ""
-        ways = "by a state, a convolution or a mean"
-        return f"tokens reach each other beside attention, {ways}: it fails too while each attends to itself alone"
+        if carries_beside_attention(audible):
+            too = "attention sees other documents, and " if group == "packing" and mixes_documents(audible) else ""
+            carried = "tokens reach each other beside attention, by a state, a convolution or a mean"
+            return f"{too}{carried}: it fails too while each attends to itself alone"
+        if group in ("shift", "padding") and moves_beside_attention(audible):
+            return "a token that attends to itself alone changes with its place, as where values are rotated"
     except Exception:  # as above
-        return ""
+        pass
+    return ""
 
 
 class Case:
-    """One failing check of a subject: its calls, read, and mended."""
+    """One failing check of a subject: its calls, read, and mended; ``by_column``: pads are meant to have places too."""
 
-    def __init__(self, subject: Subject, check: str) -> None:
-        self.subject, self.law = subject, CHECKS[check]
+    def __init__(self, subject: Subject, check: str, by_column: bool) -> None:
+        self.subject, self.law, self.by_column = subject, CHECKS[check], by_column
         self.entries = find_entries(subject.copy_untouched())
         self.calls: list[Call] = []
 
@@ -72,11 +98,12 @@ class Case:
             self.calls.append(call)
             return (lambda *_: None), (lambda *_: None)
 
-        self.first = replay(subject, self.law, self.entries, keep)
+        self.first = replay(subject, self.law, self.entries, keep, by_column)
         self.plain = PlainReading(subject, self.entries, torch.cat([call.ids_BT.flatten() for call in self.calls]))
         # Once a first state was met that is that of its token at no place, no key is known by its place.
         self.calls, self.strange = [], False
-        replay(subject, self.law, self.entries, self._listen)
+        self.crossed = False  # whether attention to a text that is padded, as a source, reads the pads
+        replay(subject, self.law, self.entries, self._listen, by_column)
         none = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
         self.gains: dict[int, Tensor] = {}
         """How many times as long the queries [B, S] of a reading are as those of their places, where that differs."""
@@ -92,6 +119,9 @@ class Case:
 
         def note(key: Key, attention: TappedAttention) -> Tensor:
             alone = attend_to_itself(attention, key in self.plain.sources)
+            if key in self.plain.crossing:
+                pads = ~call.real_BT[:, None, None]
+                self.crossed |= bool((find_seen(attention.logits_BHST) & pads).any())
             if key not in self.plain.layers:
                 return alone
             call.reads[key] = read = self.plain.read(call, key, attention, self.strange)
@@ -149,7 +179,6 @@ class Case:
         return "; ".join(words[kind] for kind in kinds)
 
     def _describe(self) -> dict[str, str]:
-        """Return what differs, by kind, in words."""
         places: dict[tuple[str, str], list[tuple[str, bool, Standing]]] = defaultdict(list)
         seen: dict[str, list[tuple[Call, AttentionRead]]] = defaultdict(list)
         rest: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -158,7 +187,7 @@ class Case:
             name = call.name(self.law.name)
             rest["entry", name] += [text for words in call.strange if (text := words or self._mixing)]
             for key, read in call.reads.items():
-                for what, standing in self._place(call, key, read):
+                for what, standing in self.plain.list_standings(call, key, read, self.calls):
                     if len(standing["meant"]):
                         places[name, what].append((numbers[key], call.undone, standing))
                 seen[name].append((call, read))
@@ -185,8 +214,12 @@ class Case:
                 text = "has ALiBi's slopes that follow the length of the text"
             if len({words for words in sentences if words.startswith(_LOGITS)}) > 1:
                 text = f"{_LOGITS} of another scale, which follows the length"
+            if text.endswith(_TEMPERATURE) and any(_BY_LENGTH in others for others in rest.values()):
+                text = _BY_LENGTH
             if text:
                 texts[kind][text].append(name)
+        if self.crossed:
+            texts["seen"]["the cross-attention reads the pads"].append("")
         words = {kind: " and ".join(map(_name_calls, by.values(), by)) for kind, by in texts.items()}
         for rotations in self.plain.rotations.values():
             if text := describe_rotations(*rotations):
@@ -207,52 +240,6 @@ class Case:
         alike = len(said) == 2 and len(set(said.values())) == 1
         return [*said.values()][:1] if alike else [side + words for side, words in said.items()]
 
-    def _place(self, call: Call, key: Key, read: AttentionRead) -> Iterator[tuple[str, Standing]]:
-        """Yield where new tokens stand, by their first states or their queries and keys, and the keys of the cache.
-
-        Nothing is yielded of an attention that is given no position: its keys are the same at every place.
-        """
-        if not varies(self.plain.layers[key].k_BHTK, 2):
-            return
-        real, meant = call.new_real_BS, call.new_places_BS
-        columns = call.columns_S.expand_as(meant)
-        own = read.column_BJ[:, None] == columns[..., None]
-        keys = torch.where(own.any(-1), read.stood_k_BJ.gather(1, own.long().argmax(-1)), torch.nan)
-        sides = {"with its queries": read.stood_q_BS, "with its keys": keys}
-        if ((read.stood_q_BS - keys).abs() < 0.03)[real].all():
-            sides = {"": keys}
-        table = self.plain.entry_NPD
-        if call.states and table is not None and varies(table, 1):
-            entry = self.plain.locate_states(call, table)
-            sides = {"": entry} if (entry != meant)[real & ~entry.isnan()].any() else sides
-        counted = {
-            "meant": meant,
-            "index": real.long().cumsum(1) - 1,
-            "past": torch.full_like(meant, call.past),
-            "column": columns,
-            "first": meant[:1].expand_as(meant),
-            "longest": meant.amax(0).expand_as(meant),
-            "total": torch.full_like(meant, call.total),
-            "length": torch.full_like(meant, self.plain.length),
-        }
-        if call.explicit:
-            counted["default"] = (call.real_BT.long().cumsum(1) - 1).clamp(min=0)[:, call.is_new]
-        for what, stood in sides.items():
-            kept = real & ~stood.isnan()
-            yield what, {name: x[kept] for name, x in {"stood": stood, **counted}.items()}
-        then = torch.full(call.ids_BT.shape, torch.nan, dtype=torch.float64, device=meant.device)
-        for earlier in self.calls:  # those in which the keys of the cache were new
-            begins = torch.equal(earlier.ids_BT, call.ids_BT[:, : earlier.total])
-            if key not in earlier.reads or earlier.total > call.past or not begins:
-                continue
-            before = earlier.reads[key]
-            b, j = (before.column_BJ >= earlier.past).nonzero(as_tuple=True)
-            then[b, before.column_BJ[b, j]] = before.stood_k_BJ[b, j]
-        was, now = then.gather(1, read.at_BJ), read.stood_k_BJ
-        old = (read.column_BJ >= 0) & call.real_BT.gather(1, read.at_BJ) & ~(was.isnan() | now.isnan())
-        again = call.places_BT.gather(1, read.at_BJ)
-        yield "with the keys of its cache", {"meant": was[old], "stood": now[old], "again": again[old]}
-
     def _describe_seen(self, call: Call, read: AttentionRead, as_first: bool = True) -> list[str]:
         """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""
         total = call.total
@@ -266,7 +253,7 @@ class Case:
             return ["has its keys in another order than they were read"]
         first = meant[:1].expand_as(meant)
         keyed = real & first.any(-1)  # a query without any key may be shown all
-        told_apart = len(meant) > 1 and (meant != first)[keyed].any()
+        told_apart = (meant & ~first)[keyed].any()
         if as_first and told_apart and torch.equal((counts > 0)[keyed], first[keyed]):
             return [_AS_FIRST]
         b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
@@ -282,7 +269,6 @@ class Case:
         return said
 
     def _find_origin(self, call: Call, read: AttentionRead) -> str:
-        """Say whose the first key is that is none of its text's."""
         b, j = (read.column_BJ < 0).nonzero()[0].tolist()
         vector, rows = read.attention.k_BHTK[b, :, j], torch.arange(len(self.plain.tokens))
         near = call.places_BT[b, min(j, call.places_BT.shape[1] - 1)].expand(len(rows))
@@ -299,13 +285,15 @@ class Case:
         plain = next(iter(self.plain.layers.values())).allowed_ST
         if self.subject.causal and int(plain[-1].sum()) == 1 and plain[0].all():  # the wrong way round
             plain = torch.ones_like(plain)
+        # The first keys that every later query sees: where there is a window, its sinks.
+        sinks = int((~(~plain).tril().any(0)).long().cumprod(0).sum()) % len(plain)
         columns = torch.arange(call.total, device=plain.device)
         back = (call.columns_S[:, None] - columns).clamp(min=0, max=len(plain) - 1)
-        return call.kept_BST & (plain[-1].flip(0)[back] | (back == 0))
+        near = plain[-1, sinks:].flip(0)[back.clamp(max=len(plain) - sinks - 1)] & (back < len(plain) - sinks)
+        return call.kept_BST & (near | (back == 0) | (call.places_BT < sinks)[:, None])
 
     def _describe_logits(self, call: Call, read: AttentionRead) -> Iterator[tuple[str, str]]:
-        """Say how a scale or a bias is another than in a plain text."""
-        plain, rows = self.plain.layers[read.key].q_BHSK, self.plain.rows(call.ids_BT)[:, call.is_new]
+        plain, rows = self.plain.layers[read.key].q_BHSK, self.plain.rows(call.ids_BT)[:, call.past :]
         places = call.new_places_BS.clamp(0, plain.shape[2] - 1)
         own_BHSK, q = plain[rows, :, places].transpose(1, 2), read.attention.q_BHSK.double()
         factors = (q * own_BHSK).sum(-1) / own_BHSK.square().sum(-1)
@@ -313,8 +301,9 @@ class Case:
         gains = torch.where(fits & call.new_real_BS, factors.mean(1), 1.0)
         if size_of(gains - 1) > 2e-3 and float((factors - factors[:, :1]).abs().amax(1)[fits].max()) < 1e-3:
             self.gains[id(read)] = gains
-            times = float(gains.flatten()[gains.log().abs().argmax()])
-            yield "scale", f"has queries {times:.4g} times as long: a temperature of another position"
+            times, new = float(gains.flatten()[gains.log().abs().argmax()]), gains[call.new_real_BS]
+            throughout = call.new > 1 and size_of(new - new[0]) < 1e-3
+            yield "scale", _BY_LENGTH if throughout else f"has queries {times:.4g} times as long: {_TEMPERATURE}"
         want, known = self.plain.find_bias(call, read)
         products, added = self.plain.split(read.key, read.attention)
         for b in call.real_BT.sum(1).argsort(descending=True).tolist():
@@ -358,6 +347,9 @@ class Case:
             reads = next(before).reads
 
             def logits(key: Key, attention: TappedAttention) -> Tensor | None:
+                if key in self.plain.crossing and "seen" in kinds:
+                    lowest = torch.finfo(attention.logits_BHST.dtype).min
+                    return attention.logits_BHST.masked_fill(~call.real_BT[:, None, None], lowest)
                 return self._mend(call, reads[key], attention, kinds) if key in reads else None
 
             def state(index: int, seen: Tensor) -> Tensor | None:
@@ -368,14 +360,14 @@ class Case:
 
             return logits, state
 
-        measured = replay(self.subject, self.law, self.entries, mend)
+        measured = replay(self.subject, self.law, self.entries, mend, self.by_column)
         return measured.expected and (measured.wanted or measured.size <= max(TOLERANCE, self.first.size / 100))
 
     def _mend_state(self, call: Call, seen: Tensor) -> Tensor | None:
         table = self.plain.entry_NPD
         if table is None:
             return None
-        places, rows = call.new_places_BS, self.plain.rows(call.ids_BT[:, call.is_new])
+        places, rows = call.new_places_BS, self.plain.rows(call.ids_BT[:, call.past :])
         near = places.clamp(0, self.plain.length - 1)
         fits, wanted = call.new_real_BS & (near == places) & (rows >= 0), table[rows, near].to(seen.dtype)
         moved = (wanted - seen).abs().amax(-1) > 1e-4 * size_of(table)
@@ -405,7 +397,6 @@ class Case:
         return mended
 
     def _mend(self, call: Call, read: AttentionRead, attention: TappedAttention, kinds: frozenset[str]) -> Tensor:
-        """Return the logits of an attention with differences of these kinds mended."""
         q, k = self._mend_rotation(call, read, attention, kinds)
         want, inside = self.plain.find_bias(call, read)
         _, added = self.plain.split(read.key, attention)
@@ -420,14 +411,13 @@ class Case:
             allowed = meant & (read.column_BJ >= 0)[:, None] & ~twice[:, None]
             added = torch.where((allowed & ~read.seen_BSJ)[:, None], want, added)
             rows = self.plain.rows(call.ids_BT)
-            allowed = allowed & ~self.lost[read.key][rows[:, call.is_new, None], rows.gather(1, read.at_BJ)[:, None]]
+            allowed = allowed & ~self.lost[read.key][rows[:, call.past :, None], rows.gather(1, read.at_BJ)[:, None]]
         logits = (self.plain.layers[read.key].scale * (q @ k.mT) + added).to(attention.logits_BHST.dtype)
         logits = logits.masked_fill(~allowed[:, None], torch.finfo(logits.dtype).min)
         return torch.where(call.new_real_BS[:, None, :, None], logits, attention.logits_BHST)
 
 
 def _exchange(x_BHSK: Tensor, places_BS: Tensor, back: FittedRotation, to: FittedRotation | None = None) -> Tensor:
-    """Undo one rotation of vectors at their places, and rotate them by another."""
     maps = torch.linalg.inv(back.matrices(places_BS))
     return torch.einsum("bsij,bhsj->bhsi", maps if to is None else to.matrices(places_BS) @ maps, x_BHSK)
 

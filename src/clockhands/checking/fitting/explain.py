@@ -25,7 +25,7 @@ from clockhands.checking.fitting.rotation import (
     multiply_by_place,
     same_angles,
 )
-from clockhands.checking.fitting.words import describe_entry, describe_places
+from clockhands.checking.fitting.words import describe_entry, describe_places, name_number
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import TappedAttention
 
@@ -204,7 +204,6 @@ def _compare_angles(index: int, ours: MeasuredLayer, theirs: MeasuredLayer, refe
 
 
 def _compare_logits(index: int, ours: MeasuredLayer, theirs: MeasuredLayer, reference: nn.Module) -> Iterator[Mismatch]:
-    """Yield differences of the scale, the bias and the mask, where both are known."""
     if not (ours.exact and theirs.exact):
         return
     queries, keys = (  # how many times as long vectors are, whichever way they point
@@ -350,7 +349,7 @@ def _describe_speeds(ours: FittedRotation, theirs: FittedRotation, reference: nn
     """Other frequencies: by base and factor where they are powers, by the reference's rule, else all of them."""
     mine, wanted = _find_power(ours), _find_power(theirs)
     if mine and wanted:
-        said = [] if mine[0] == wanted[0] else [f"has base {_number(mine[0])}, not {_number(wanted[0])}"]
+        said = [] if mine[0] == wanted[0] else [f"has base {name_number(mine[0])}, not {name_number(wanted[0])}"]
         if abs(mine[1] / wanted[1] - 1) > 1e-3:
             divided = f"divides positions by {mine[1]:.4g}, not by {wanted[1]:.4g}"
             said.append(f"does not divide positions by {wanted[1]:.4g}" if abs(mine[1] - 1) < 1e-3 else divided)
@@ -364,23 +363,26 @@ def _describe_speeds(ours: FittedRotation, theirs: FittedRotation, reference: nn
             continue
         kind, theta, factor = str(rule.get("rope_type")), float(rule.get("rope_theta") or 0), rule.get("factor")
         if mine and abs(mine[1] - 1) < 1e-3:
-            base = [] if abs(mine[0] / theta - 1) < 1e-3 else [f"has base {_number(mine[0])}, not {_number(theta)}"]
+            base = (
+                []
+                if abs(mine[0] / theta - 1) < 1e-3
+                else [f"has base {name_number(mine[0])}, not {name_number(theta)}"]
+            )
             return [*base, f"leaves out the scaling {kind!r} of the reference"]
         if slowest <= 0 or not theta or not isinstance(factor, (int, float)):
             continue
         # Rules divide the slowest pair by the whole factor: by which factor, or base, would it be what it is?
         value = float(f"{theta**-share / slowest:.4g}")
         if _follows(ours, {**rule, "factor": value}, config):
-            return [f"has factor {_number(value)}, not {_number(factor)} in its scaling {kind!r}"]
+            return [f"has factor {name_number(value)}, not {name_number(factor)} in its scaling {kind!r}"]
         value = float(f"{(slowest * factor) ** (-1 / share):.4g}")
         if _follows(ours, {**rule, "rope_theta": value}, config):
-            return [f"has base {_number(value)}, not {_number(theta)}"]
+            return [f"has base {name_number(value)}, not {name_number(theta)}"]
     mine_words, their_words = (list_numbers(x.speeds_C, digits=3) for x in (ours, theirs))
     return [f"rotates its pairs by {mine_words} a position, the reference by {their_words}"]
 
 
 def _follows(rotation: FittedRotation, rule: dict[str, Any], config: Any) -> bool:
-    """Whether frequencies are those of a rule of transformers with these settings."""
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     config = copy.deepcopy(config)
@@ -403,7 +405,3 @@ def _find_power(rotation: FittedRotation) -> tuple[float, float] | None:
     angles = rotation.rotated_SC if factor == 1 else multiply_by_place(speeds, len(rotation.first_SC))
     base = find_base(speeds, angles)
     return None if base is None else (base, factor)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 and value == int(value) else f"{value:.4g}"

@@ -1,217 +1,33 @@
-"""The calls of a check, listened to, and where in a plain text what was read of them stands."""
+"""Where in a plain text the queries, keys and first states of a call stand."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.checks.check import Check, Measurement
 from clockhands.checking.fitting.biases import differ
+from clockhands.checking.fitting.calls import AttentionRead, Call
 from clockhands.checking.fitting.compare import find_factor, is_near, size_of, varies, wrap
 from clockhands.checking.fitting.reading import (
-    ChangeLogits,
-    ChangeState,
     Key,
     MeasuredLayer,
     PassReading,
     find_seen,
-    listen,
     read,
     reads_source,
 )
 from clockhands.checking.fitting.rotation import FittedRotation, fit_rotation
-from clockhands.checking.fitting.words import name_scale
+from clockhands.checking.fitting.words import Standing, name_scale
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import TappedAttention
 
 _NEAR = 1e-4
 _LENGTH, _SHORTER = 96, 44
 _NEAR_BY = 12
-
-
-@dataclass(frozen=True)
-class AttentionRead:
-    """What one attention of a call was found to do. Shapes: B rows, S new tokens, J keys in the order of the cache.
-
-    ``column_BJ`` is the column whose token a key is, -1 for none; ``stood_q_BS`` and ``stood_k_BJ`` are the places of
-    queries and keys, NaN where they are at none.
-    """
-
-    key: Key
-    attention: TappedAttention
-    column_BJ: Tensor
-    stood_q_BS: Tensor
-    stood_k_BJ: Tensor
-    seen_BSJ: Tensor
-
-    @property
-    def at_BJ(self) -> Tensor:
-        """The column of each key, the first for those of none."""
-        return self.column_BJ.clamp(min=0)
-
-
-@dataclass
-class Call:
-    """One call, with the columns that are in the cache already. Shapes: B rows, S new tokens, T columns in all.
-
-    ``places_BT`` is where each token is meant to stand, ``real_BT`` false for pads, ``kept_BST`` which keys each new
-    token is meant to see as far as the arguments say. ``explicit``: positions came as an argument. ``undone``: tokens
-    were taken back from the cache before; ``replaced`` has the ids and places of its rows before they were reordered.
-    Listening fills in the rest: ``states`` has the state [B, S, D] that entered the first block, ``strange`` how it is
-    that of no place, and ``reads`` the attentions.
-    """
-
-    ids_BT: Tensor
-    places_BT: Tensor
-    real_BT: Tensor
-    kept_BST: Tensor
-    new: int
-    explicit: bool
-    cached: bool
-    undone: bool
-    replaced: tuple[Tensor, Tensor] | None
-    states: list[Tensor] = field(default_factory=list)
-    strange: list[str] = field(default_factory=list)
-    reads: dict[Key, AttentionRead] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        """How many columns there are in all."""
-        return self.ids_BT.shape[1]
-
-    @property
-    def past(self) -> int:
-        """How many columns the cache held before."""
-        return self.total - self.new
-
-    @property
-    def is_new(self) -> slice:
-        """The columns of the new tokens."""
-        return slice(self.past, None)
-
-    @property
-    def columns_S(self) -> Tensor:
-        """The numbers of the columns of the new tokens."""
-        return torch.arange(self.past, self.total, device=self.ids_BT.device)
-
-    @property
-    def new_places_BS(self) -> Tensor:
-        """Where the new tokens are meant to stand."""
-        return self.places_BT[:, self.is_new]
-
-    @property
-    def new_real_BS(self) -> Tensor:
-        """Which new tokens are no pads."""
-        return self.real_BT[:, self.is_new]
-
-    @property
-    def derailed(self) -> bool:
-        """Whether some layer finds all its queries at known places and a later one does not.
-
-        An earlier layer then passed on the wrong value, which says nothing of what that layer sees.
-        """
-        known = []
-        for heard in self.reads.values():
-            own = (heard.column_BJ[:, None] == self.columns_S[:, None]).any(-1)
-            known.append(bool((own | ~heard.stood_q_BS.isnan())[self.new_real_BS].all()))
-        return any(known[:1]) and not all(known)
-
-    def name(self, check: str) -> str:
-        """Say in words what kind of text this call reads."""
-        if self.cached and self.past:
-            return "each decode step" if self.new == 1 else "each later chunk"
-        if check.startswith("packing."):
-            return "a packed text"
-        if self.explicit:
-            return "a text whose positions are given"
-        for side, real in (("behind", self.real_BT), ("before", self.real_BT.flip(1))):
-            if pads := int((~real).long().cumprod(1).sum(1).max()):
-                return f"{side} {pads} pads the text"
-        batched = len(self.ids_BT) > 1 and (check.startswith("batch.") or not self.real_BT.all())
-        return "a row of a batch" if batched else "a text"
-
-
-def replay(
-    subject: Subject, law: Check, entries: tuple[str, ...], listener: Callable[[Call], tuple[ChangeLogits, ChangeState]]
-) -> Measurement:
-    """Measure a copy of a subject whose calls are told to a listener before they run. Raises what the model raises."""
-    twin = subject.copy_untouched()
-    adapter: Any = twin.adapter
-    run = adapter.logits
-
-    @functools.wraps(run)
-    def logits(
-        ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None, *rest: Any
-    ) -> Tensor:
-        call = _understand(twin, law.name.startswith("packing."), ids, mask, positions, cache)
-        change, enter = listener(call)
-        inside = functools.partial(run, ids, mask, positions, cache, *rest)
-        answer: Tensor = listen(twin.get_module(), entries, len(ids), change, enter, inside)
-        if cache is not None:
-            vars(cache)["read_before"] = (call.ids_BT, call.places_BT, call.real_BT)
-        return answer
-
-    def follow(name: str, change: Callable[[Tensor, Any], Tensor]) -> None:
-        """Do to what is known of a cache what the adapter does to it."""
-        inner: Any = getattr(adapter, name, None)
-
-        def outer(cache: Any, by: Any) -> None:
-            inner(cache, by)
-            before = vars(cache)["read_before"]
-            vars(cache).update(read_before=tuple(change(part, by) for part in before), changed=(name, before[:2]))
-
-        if inner is not None:
-            setattr(adapter, name, outer)
-
-    def make_cache() -> Any:
-        cache = make()  # on which something can be noted, which a plain list or dict is not
-        return cache if hasattr(cache, "__dict__") else type("Cache", (type(cache),), {})(cache)
-
-    adapter.logits = logits
-    make: Any = getattr(adapter, "new_cache", None)
-    if make is not None:
-        adapter.new_cache = make_cache
-    follow("roll_back", lambda part, tokens: part[:, :-tokens])
-    follow("reorder", lambda part, rows: part[rows])
-    return law.measure(twin)
-
-
-def _understand(
-    subject: Subject, packs: bool, ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Any
-) -> Call:
-    """Work out from its arguments what one call means."""
-    noted = {} if cache is None else vars(cache)
-    before = noted.get("read_before")
-    new, past = ids.shape[1], 0 if before is None else before[0].shape[1]
-    total, flat = past + new, mask if mask is not None and mask.dim() == 2 else None
-    columns = torch.arange(total, device=ids.device)
-    real = torch.ones_like(ids, dtype=torch.bool) if flat is None else flat[:, -new:].bool()
-    if positions is not None:
-        places = positions - subject.facts.first
-    elif flat is not None:
-        places = (flat.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
-    else:
-        places = columns[past:].expand_as(ids)
-    if before is not None:
-        ids, places = torch.cat([before[0], ids], 1), torch.cat([before[1], places], 1)
-        real = torch.cat([before[2], real], 1) if flat is None else flat.bool()
-    kept = real[:, None, :].expand(-1, new, -1).clone()
-    if subject.causal:
-        kept &= columns <= columns[past:, None]
-    if mask is not None and mask.dim() == 4:
-        kept &= mask[:, 0, -new:, :total].bool()
-    elif packs:
-        document = (places.diff(prepend=places[:, :1]) < 0).cumsum(1)
-        kept &= document[:, -new:, None] == document[:, None]
-    change, rows = noted.get("changed", ("", None))
-    replaced = rows if change == "reorder" else None
-    return Call(ids, places, real, kept, new, positions is not None, cache is not None, change == "roll_back", replaced)
 
 
 class PlainReading:
@@ -238,15 +54,21 @@ class PlainReading:
         self.sources = {key for key, attention in every.attentions.items() if reads_source(attention)}
         last = read_rows(self.tokens[-1:], self.sources)
         alone = list(zip((state[-1:] for state in every.states), last.states, strict=True))
-        alone += [(every.attentions[key].k_BHTK[-1:], item.k_BHTK) for key, item in last.attentions.items()]
+        for key, item in last.attentions.items():
+            heard = every.attentions[key]
+            alone += [(heard.k_BHTK[-1:], item.k_BHTK)]
+            alone += [(heard.logits_BHST[-1:].softmax(-1), item.logits_BHST.softmax(-1))]
         if any(size_of(a - b) > _NEAR * size_of(b) for a, b in alone):  # the row matters
             every = PassReading.join([read_rows(token, self.sources) for token in self.tokens[:, None]])
         self.entry_NPD = every.states[0] if every.states else None
         self.source_1SD = every.states[1][:1] if len(every.states) > 1 else None
         self.layers: dict[Key, MeasuredLayer] = {}
+        self.crossing: set[Key] = set()  # of the target to the source whose side is checked
         self.rotations: dict[Key, tuple[FittedRotation | None, FittedRotation | None]] = {}
         self.across: dict[Key, tuple[FittedRotation, FittedRotation]] = {}
         for key, layer in every.measure().items():
+            if not subject.aligned and layer.allowed_ST.shape[1] == self.length != layer.allowed_ST.shape[0]:
+                self.crossing.add(key)
             if layer.exact and layer.is_of_text and layer.allowed_ST.shape == (self.length, self.length):
                 self.layers[key] = layer
                 queries, keys = map(_fit_steady, layer.sides)
@@ -263,7 +85,7 @@ class PlainReading:
         """
         rows, places = self.rows(call.ids_BT), call.places_BT
         queries, keys_BJHK = attention.q_BHSK.transpose(1, 2), attention.k_BHTK.transpose(1, 2)
-        stood_q = self.locate(key, False, queries, rows[:, call.is_new], call.new_places_BS)
+        stood_q = self.locate(key, False, queries, rows[:, call.past :], call.new_places_BS)
         count, total = keys_BJHK.shape[1], call.total
         numbers, best_hits = torch.arange(count, device=rows.device), -1
         for start in (0, total - count) if count < total else (0,):  # a cache that keeps the last of a window
@@ -341,6 +163,54 @@ class PlainReading:
         biased = any(differ(x.bias_HST, torch.zeros_like(x.bias_HST), x.allowed_ST) for x in layers)
         return not rotated and not biased and self.entry_NPD is not None and not varies(self.entry_NPD, 1)
 
+    def list_standings(
+        self, call: Call, key: Key, read: AttentionRead, calls: Sequence[Call]
+    ) -> Iterator[tuple[str, Standing]]:
+        """Yield where new tokens stand, by their first states or their queries and keys, and the keys of the cache.
+
+        Nothing is yielded of an attention that is given no position: its keys are the same at every place.
+        """
+        if not varies(self.layers[key].k_BHTK, 2):
+            return
+        real, meant = call.new_real_BS, call.new_places_BS
+        columns = call.columns_S.expand_as(meant)
+        own = read.column_BJ[:, None] == columns[..., None]
+        keys = torch.where(own.any(-1), read.stood_k_BJ.gather(1, own.long().argmax(-1)), torch.nan)
+        sides = {"with its queries": read.stood_q_BS, "with its keys": keys}
+        if ((read.stood_q_BS - keys).abs() < 0.03)[real].all():
+            sides = {"": keys}
+        table = self.entry_NPD
+        if call.states and table is not None and varies(table, 1):
+            entry = self.locate_states(call, table)
+            sides = {"": entry} if (entry != meant)[real & ~entry.isnan()].any() else sides
+        counted = {
+            "meant": meant,
+            "index": real.long().cumsum(1) - 1,
+            "past": torch.full_like(meant, call.past),
+            "column": columns,
+            "first": meant[:1].expand_as(meant),
+            "longest": meant.amax(0).expand_as(meant),
+            "total": torch.full_like(meant, call.total),
+            "length": torch.full_like(meant, self.length),
+        }
+        if call.explicit:
+            counted["default"] = (call.real_BT.long().cumsum(1) - 1).clamp(min=0)[:, call.past :]
+        for what, stood in sides.items():
+            kept = real & ~stood.isnan()
+            yield what, {name: x[kept] for name, x in {"stood": stood, **counted}.items()}
+        then = torch.full(call.ids_BT.shape, torch.nan, dtype=torch.float64, device=meant.device)
+        for earlier in calls:  # those in which the keys of the cache were new
+            begins = torch.equal(earlier.ids_BT, call.ids_BT[:, : earlier.total])
+            if key not in earlier.reads or earlier.total > call.past or not begins:
+                continue
+            before = earlier.reads[key]
+            b, j = (before.column_BJ >= earlier.past).nonzero(as_tuple=True)
+            then[b, before.column_BJ[b, j]] = before.stood_k_BJ[b, j]
+        was, now = then.gather(1, read.at_BJ), read.stood_k_BJ
+        old = (read.column_BJ >= 0) & call.real_BT.gather(1, read.at_BJ) & ~(was.isnan() | now.isnan())
+        again = call.places_BT.gather(1, read.at_BJ)
+        yield "with the keys of its cache", {"meant": was[old], "stood": now[old], "again": again[old]}
+
     def rows(self, ids: Tensor) -> Tensor:
         """Return the row of each token; -1 for one that was not read."""
         at = torch.searchsorted(self.tokens, ids.contiguous()).clamp(max=len(self.tokens) - 1)
@@ -348,7 +218,7 @@ class PlainReading:
 
     def locate_states(self, call: Call, table_NPD: Tensor) -> Tensor:
         """Return the places [B, S] of the new tokens by their first states; NaN where it is that of none."""
-        rows, meant = self.rows(call.ids_BT[:, call.is_new]), call.new_places_BS
+        rows, meant = self.rows(call.ids_BT[:, call.past :]), call.new_places_BS
         return _match(table_NPD[rows], call.states[0], meant)
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
@@ -363,7 +233,7 @@ class PlainReading:
         table = self.entry_NPD
         if not call.states or table is None:
             return
-        rows = self.rows(call.ids_BT[:, call.is_new])
+        rows = self.rows(call.ids_BT[:, call.past :])
         meant = call.new_places_BS.clamp(min=0, max=self.length - 1)
         strange = self.locate_states(call, table).isnan() & call.new_real_BS
         gap, size = call.states[0].double() - table[rows, meant].double(), size_of(table)

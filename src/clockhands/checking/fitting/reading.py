@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import TOLERANCE, difference
-from clockhands.checking.fitting.compare import size_of
+from clockhands.checking.fitting.compare import size_of, varies
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import TappedAttention, tap_attention
 
@@ -25,6 +25,7 @@ ChangeState = Callable[[int, Tensor], Tensor | None]
 """From the number of an entry (see ``find_entries``) and the states [B, S, D] there, to others; None leaves them."""
 _MASKED = 5e3
 """A logit this far below the largest of its row is masked: exp(-5000) is zero in any precision."""
+_LOWEST = -1e8
 _EXACT = 1e-3
 
 
@@ -167,6 +168,18 @@ def carries_beside_attention(subject: Subject, column: int = 0) -> bool:
     return difference(*answers) > TOLERANCE
 
 
+def moves_beside_attention(subject: Subject) -> bool:
+    """Whether a token that attends to itself alone changes with its place, though its first state does not."""
+    states: dict[int, Tensor] = {}
+    twin, ids = subject.copy_untouched(), subject.tokens(1, 1).repeat(1, 8)
+    run = partial(twin.logits, ids)
+    entries = find_entries(subject)[:1]
+    logits = listen(
+        twin.get_module(), entries, 1, lambda _, x: attend_to_itself(x), lambda i, x: states.update({i: x}), run
+    )
+    return bool(states) and not varies(states[0], 1) and varies(logits, 1, TOLERANCE)
+
+
 def reads_source(attention: TappedAttention) -> bool:
     """Whether keys are those of one text in all rows, and queries are not."""
     return len(attention.q_BHSK) > 1 and _is_one_text(attention.k_BHTK) and not _is_one_text(attention.q_BHSK)
@@ -233,5 +246,5 @@ def _split(attention: TappedAttention, known: float | None = None) -> MeasuredLa
 
 
 def find_seen(logits: Tensor) -> Tensor:
-    """Return which keys are not masked."""
-    return logits > logits.amax(-1, keepdim=True) - _MASKED
+    """Return which keys are not masked: none of a query whose logits are all as low as a mask makes them."""
+    return (logits > logits.amax(-1, keepdim=True) - _MASKED) & (logits > _LOWEST)

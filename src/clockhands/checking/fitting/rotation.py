@@ -170,22 +170,38 @@ def scales_by_place(q_BHSK: Tensor, k_BHTK: Tensor) -> bool:
     return alike and is_near(products[..., 1:, 1:], products[..., :-1, :-1], size_of(products))
 
 
-def turns_on_ellipses(x_BHSK: Tensor) -> bool:
-    """Whether pairs of one token turn on ellipses along its places, alike in all heads: of gains for each channel."""
+def turns_on_ellipses(q_BHSK: Tensor, k_BHTK: Tensor) -> bool:
+    """Whether pairs of one token turn on ellipses along its places, alike in all heads: of gains for each channel.
+
+    Where that is all, their products follow the distance alone once each ellipse is made a circle.
+    """
     for layout in LAYOUT_WORDS:
-        pairs = x_BHSK.double()[..., torch.stack(find_pairs(0, x_BHSK.shape[-1] // 2 * 2, layout), -1)].transpose(2, 3)
-        moving_C = (pairs.amax(3) - pairs.amin(3)).amin((0, 1, 3)) > 0.02 * size_of(pairs)
-        if not moving_C.any():
-            continue
-        squares = pairs[:, :, moving_C].square()  # [B, H, C, S, 2], in which w_a x_a² + w_b x_b² = 1
-        ones = squares.new_ones(*squares.shape[:-1], 1)
-        weights = torch.linalg.lstsq(squares, ones).solution[..., 0]
-        if size_of(squares @ weights[..., None] - ones) > 10 * _TOLERANCE:
-            continue
-        gains = weights[..., 0] / weights[..., 1]
-        alike = gains.shape[1] > 1 and size_of(gains / gains[:, :1] - 1) < 0.01
-        return alike and size_of(gains - 1) > 0.01
+        circles = [_make_circles(x.double(), layout) for x in (q_BHSK, k_BHTK)]
+        if any(circle is not None for circle in circles):
+            q, k = (x if circle is None else circle for circle, x in zip(circles, (q_BHSK, k_BHTK), strict=True))
+            products = q.double() @ k.double().repeat_interleave(q.shape[1] // k.shape[1], 1).mT
+            return is_near(products[..., 1:, 1:], products[..., :-1, :-1], size_of(products), 0.05)
     return False
+
+
+def _make_circles(x_BHSK: Tensor, layout: PairLayout) -> Tensor | None:
+    """Return vectors whose pairs turn on circles, where they turn on ellipses; None where they do not."""
+    a, b = find_pairs(0, x_BHSK.shape[-1] // 2 * 2, layout)
+    pairs = torch.stack([x_BHSK[..., a], x_BHSK[..., b]], -1).transpose(2, 3)  # [B, H, C, S, 2]
+    moving_C = (pairs.amax(3) - pairs.amin(3)).amin((0, 1, 3)) > 0.02 * size_of(pairs)
+    if not moving_C.any():
+        return None
+    squares = pairs[:, :, moving_C].square()  # w_a x_a² + w_b x_b² = 1
+    ones = squares.new_ones(*squares.shape[:-1], 1)
+    weights = torch.linalg.lstsq(squares, ones).solution[..., 0]
+    if size_of(squares @ weights[..., None] - ones) > 10 * _TOLERANCE:
+        return None
+    gains = weights[..., 0] / weights[..., 1]
+    if gains.shape[1] < 2 or size_of(gains / gains[:, :1] - 1) >= 0.01 or size_of(gains - 1) <= 0.01:
+        return None
+    circles = x_BHSK.clone()
+    circles[..., a[moving_C]] *= gains.sqrt()[:, :, None]
+    return circles
 
 
 def fit_speeds(angles_SC: Tensor) -> Tensor:

@@ -57,10 +57,10 @@ def describe_places(standing: Standing) -> str:
     if _same(moved, moved[:1]):
         return f"{_name_gap(moved[0])} in part"
     if (moved > 0).all() or (moved < 0).all():
-        least, largest = (_number(size) for size in moved.abs().aminmax())
+        least, largest = (name_number(size) for size in moved.abs().aminmax())
         part = " in part" if len(moved) < len(gap) else ""
-        return f"stands {least} to {largest} too {'late' if moved[0] > 0 else 'early'}{part}"
-    at, wanted = (", ".join(map(_number, places[wrong][:5])) for places in (stood, meant))
+        return f"stands {least} to {largest} places too {'late' if moved[0] > 0 else 'early'}{part}"
+    at, wanted = (", ".join(map(name_number, places[wrong][:5])) for places in (stood, meant))
     return f"stands at {at} ..., not at {wanted} ..."
 
 
@@ -90,6 +90,8 @@ def _list_mistakes(standing: Standing) -> Iterator[tuple[str, Tensor]]:
     if "index" in standing and len(stood) > 1:
         yield "begins at position 0", standing["index"]
     yield "begins at position 0", 0 * stood
+    if "total" in standing:
+        yield "counts positions from the end of the text", meant + standing["length"] - standing["total"]
     yield _name_gap(stood[0] - meant[0]), meant + (stood[0] - meant[0])
     yield "is rotated the other way", -meant
     if "column" in standing:  # new tokens, not keys of the cache
@@ -101,16 +103,15 @@ def _list_mistakes(standing: Standing) -> Iterator[tuple[str, Tensor]]:
         yield "stands where the longest row does", standing["longest"]
         yield "begins at position 0, pads and all", standing["column"] - standing["past"]
         yield f"stands too late by the length of the cache, which is {twice}", meant + standing["past"]
-        yield "counts positions from the end of the text", meant + standing["length"] - standing["total"]
         yield "divides positions by the length of the text", meant * standing["length"] / standing["total"]
     for dtype, words in _ROUNDED:
         yield f"has positions rounded to {words}", meant.long().to(dtype)
     first, last, top = float(stood.min()), float(stood.max()), float(meant.max())
-    yield f"stands at position {_number(last)} throughout", stood[:1].expand_as(stood)
+    yield f"stands at position {name_number(last)} throughout", stood[:1].expand_as(stood)
     if last < top:
-        yield f"holds positions at {_number(last)}", meant.clamp(max=last)
+        yield f"holds positions at {name_number(last)}", meant.clamp(max=last)
     if first > float(meant.min()):
-        yield f"stands at {_number(first)} where it should stand before", meant.clamp(min=first)
+        yield f"stands at {name_number(first)} where it should stand before", meant.clamp(min=first)
     for size in range(2, min(4096, int(top)) + 1):
         yield f"begins positions anew after {size - 1}", meant % size
     yield "stands at half its position, rounded down", meant // 2
@@ -118,12 +119,13 @@ def _list_mistakes(standing: Standing) -> Iterator[tuple[str, Tensor]]:
 
 
 def _name_gap(gap: Tensor) -> str:
-    return f"stands {_number(abs(gap))} too {'late' if gap > 0 else 'early'}"
+    size = name_number(abs(gap))
+    return f"stands {size} place{'s' * (size != '1')} too {'late' if gap > 0 else 'early'}"
 
 
-def _number(value: Tensor | float) -> str:
+def name_number(value: Tensor | float) -> str:
     value = float(value)
-    return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else f"{value:.4g}"
+    return f"{round(value):,}" if abs(value - round(value)) < 1e-6 else f"{value:.4g}"
 
 
 def describe_seen(counts_MT: Tensor, meant_MT: Tensor, own_M: Tensor, real_MT: Tensor, documents: bool) -> list[str]:
@@ -134,9 +136,13 @@ def describe_seen(counts_MT: Tensor, meant_MT: Tensor, own_M: Tensor, real_MT: T
     columns, own = torch.arange(counts_MT.shape[1], device=counts_MT.device), own_M[:, None]
     seen, said = counts_MT > 0, []
     extra, lost = seen & ~meant_MT, meant_MT & ~seen
+    if len(seen) and not real_MT.all() and not (seen & real_MT).any():
+        return ["is masked the other way round: it does not see what the mask shows"]
     later, before = columns > own, columns < own
-    if n := most(extra & ~real_MT & ~later):
-        said.append("reads the pads" if n == most(~real_MT & before) else f"reads {n} of the pads")
+    near = ~later | ~(extra & real_MT & later).any()  # later pads too, where later tokens are not seen as well
+    if n := most(extra & ~real_MT & near):
+        every = n >= most(~real_MT & (before | near & later & extra))
+        said.append("reads the pads" if every else f"reads {n} of the pads")
     if n := most(extra & real_MT & later):
         every = n >= most(later & real_MT) > 1
         said.append("sees all later tokens" if every else f"sees {count_keys(n, 'later ')}")
@@ -174,6 +180,9 @@ def describe_rotations(queries: FittedRotation | None, keys: FittedRotation | No
         return ""
     if not queries.count or not keys.count:
         return "" if queries.count == keys.count else f"{'keys' if queries.count else 'queries'} do not rotate"
+    if (queries.start, queries.count) != (keys.start, keys.count):
+        mine, other = (f"{side.start + 1} to {side.start + side.count}" for side in (queries, keys))
+        return f"queries rotate their channels {mine}, keys {other}"
     wrong = {name: side for name, side in (("queries", queries), ("keys", keys)) if not side.is_rotation}
     if wrong:
         side = next(iter(wrong.values()))
@@ -248,7 +257,6 @@ def name_scale(scale: float, width: int, twice: str = "the reference not") -> st
 
 
 def _describe_rows(ours_SD: Tensor, theirs_SD: Tensor, size: float) -> list[str]:
-    """Compare the vectors of position, beside tokens that are the same."""
     places = torch.arange(len(ours_SD), device=ours_SD.device)
     gap, rows = (ours_SD[:, None] - theirs_SD[None]).abs().amax(-1).min(1)
     exact = gap < 1e-3 * size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -29,8 +29,9 @@ class Adapter(Protocol):
 
     ``logits(ids_BS, mask_BT, positions_BS, cache)`` returns logits_BSV. ``mask`` is true where a token may be looked
     at and covers the cached tokens too (or is the four-dimensional ``mask_B1ST``, added to nothing else);
-    ``positions`` are integers. A model that takes no mask, positions or cache raises NotImplementedError, or leaves
-    the parameter out; those checks then do not apply.
+    ``positions`` are integers. A module or function may call these as transformers does (``attention_mask``,
+    ``position_ids``, ``past_key_values``), and return an object with ``logits``. A model that takes no mask, positions
+    or cache raises NotImplementedError, or leaves the parameter out; those checks then do not apply.
 
     Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document),
     ``module`` (the ``nn.Module``, for precision and saving), ``new_cache()``, ``roll_back(cache, tokens)``,
@@ -53,6 +54,8 @@ class Adapter(Protocol):
 class _FunctionAdapter:
     """A plain function ``logits(ids, mask=None, positions=None, cache=None)`` as an adapter."""
 
+    aliases: Mapping[str, str] = {"mask": "attention_mask", "positions": "position_ids", "cache": "past_key_values"}
+
     def __init__(self, function: Callable[..., Tensor], vocabulary: int, **optional: Any) -> None:
         self.function, self.vocabulary = function, vocabulary
         vars(self).update(optional)
@@ -62,7 +65,19 @@ class _FunctionAdapter:
     ) -> Tensor:
         """Call the function with what is given; an argument it lacks is not supported."""
         arguments = {"mask": mask, "positions": positions, "cache": cache}
-        return self.function(ids, **{name: value for name, value in arguments.items() if value is not None})
+        names = self.list_parameters()
+        chosen = {self.name_in(names, name): value for name, value in arguments.items() if value is not None}
+        return self.function(ids, **chosen)
+
+    def list_parameters(self) -> Mapping[str, inspect.Parameter]:
+        """Return the parameters of what is called in the end."""
+        module = getattr(self, "module", None)
+        return inspect.signature(self.function if module is None else module.forward).parameters
+
+    def name_in(self, names: Container[str], argument: str) -> str:
+        """Return how a parameter is called there: as here, or as transformers calls it."""
+        other = self.aliases.get(argument, argument)
+        return other if argument not in names and other in names else argument
 
 
 class ModuleAdapter(_FunctionAdapter):
@@ -80,6 +95,7 @@ class ModuleAdapter(_FunctionAdapter):
 
     def _forward(self, ids: Tensor, **arguments: Any) -> Any:
         output = self.module(ids, **arguments)
+        output = getattr(output, "logits", output)
         return output[0] if isinstance(output, tuple) else output
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleAdapter:
@@ -95,6 +111,7 @@ class _TargetAdapter(ModuleAdapter):
     """
 
     other: Tensor
+    aliases: Mapping[str, str] = {}  # of which side they are is not known
 
     def _forward(self, ids: Tensor, **arguments: Any) -> Any:
         return self.call(self.other.to(ids.device).expand(len(ids), -1), ids, **arguments)
@@ -244,11 +261,10 @@ def accepts(adapter: Adapter, argument: str) -> bool:
         return argument in declared
     if argument == "cache" and not hasattr(adapter, "new_cache"):
         return False
-    function: Callable[..., Any] = adapter.logits
+    names: Mapping[str, inspect.Parameter] = inspect.signature(adapter.logits).parameters
     if isinstance(adapter, _FunctionAdapter):
-        module = getattr(adapter, "module", None)
-        function = adapter.function if module is None else module.forward
-    names = inspect.signature(function).parameters
+        names = adapter.list_parameters()
+        argument = adapter.name_in(names, argument)
     return argument in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
 
 

@@ -105,7 +105,6 @@ def detect(adapter: Adapter) -> Facts:
 
 
 def _read_declared(module: nn.Module, promises: list[Declares]) -> Facts:
-    """Read what the schemes of a module declare."""
     names = dict.fromkeys(type(part).__name__ for part in module.modules() if isinstance(part, Scheme))
     # What has no positions, such as attention to a source, goes without saying.
     named = [name for name in names if name not in ("NoPosition", "Composition")]

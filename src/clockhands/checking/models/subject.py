@@ -59,7 +59,6 @@ def copy_without_weights(module: nn.Module) -> nn.Module:
 
 
 def _copy_with(thing: Any, change: Callable[[nn.Parameter], nn.Parameter]) -> Any:
-    """Return a copy of a module or adapter whose parameters are what ``change`` makes of them."""
     module = thing if isinstance(thing, nn.Module) else thing.module
     memo: dict[int, Any] = {id(parameter): change(parameter) for parameter in module.parameters()}
     # Most of what a module holds are empty tables of hooks, of which deepcopy takes each apart and puts it together.

@@ -92,7 +92,6 @@ def architectures() -> Iterator[Build]:
 
 
 def _find_reason(name: str, task: str) -> str:
-    """Return why an architecture is not built; empty if it is."""
     if task == "seq2seq" and name in multimodal()["decoders"]["types"]:
         return "a causal decoder listed under seq2seq as well"
     skipped = {**overrides()["skip"], **multimodal()["skip"]}
@@ -255,7 +254,6 @@ def build_model(
 
 
 def _choose_opener(type_name: str, task: HeadTask) -> Any:
-    """Return the Auto class of a type; those that read images are built with what reads them."""
     if type_name in multimodal()["axes"]["types"] or type_name not in _LISTS[task]:
         if type_name in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
             return AutoModelForMultimodalLM

@@ -126,5 +126,4 @@ class OnnxProgram(Program):
 
 
 def _shorten(fault: Exception) -> str:
-    """Return what ONNX Runtime says on one line, without its codes."""
     return re.sub(r"\s+", " ", str(fault).rpartition("Status Message: ")[2])[:160]

@@ -6,23 +6,21 @@ import contextlib
 import io
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from clockhands.checking.checks.check import TOLERANCE, Check, Inapplicable, Measurement, NotANumber, difference
-from clockhands.checking.checks.lengths import repeated
 from clockhands.checking.fitting.causes import explain_check
-from clockhands.checking.fitting.reading import PassReading, carries_beside_attention, find_entries, find_seen, read
-from clockhands.checking.fitting.rotation import scales_by_place, turns_on_ellipses
 from clockhands.checking.models.adapter import describe_raised
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.runtimes.program import Program
 from clockhands.checking.verdict.known_faults import find_fault
 from clockhands.checking.verdict.outcome import Outcome, VerdictName
+from clockhands.checking.verdict.properties import find_property
 from clockhands.progress import CountProgress, ignore_count, without_bars
 
 _AUDIBLE = "with weights drawn so that position is audible"
@@ -228,189 +226,6 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         safe=entry.safe or safe,
         thread=entry.thread,
     )
-
-
-@dataclass(frozen=True)
-class Declared:
-    """Where a scheme declares a difference, by the beginnings of the checks' names, why, and what is safe instead."""
-
-    checks: tuple[str, ...]
-    applies: Callable[[Subject], bool]
-    verdict: Literal["PROPERTY", "WARN"]
-    reason: str
-    safe: str = ""
-
-
-# What says by its name that it gives no place; a model in which nothing was found has no such excuse.
-_SILENT = {"NoPosition", "Window", "RePo"}
-_SUMS = {"CARoPE", "Forgetting", "PaTH", "SelectiveRoPE"}  # what sums over the tokens before, those under a mask too
-
-
-def _read_schemes(subject: Subject) -> set[str]:
-    return set(subject.facts.scheme.split(" + "))
-
-
-def _takes_no_positions(subject: Subject) -> bool:
-    """Whether no positions can be given; of an export whose reference takes them they were lost, which is a fault."""
-    reference = getattr(subject.adapter, "reference", None)
-    lost = reference is not None and reference.takes("positions")
-    return subject.facts.absolute and not subject.takes("positions") and not lost
-
-
-def _read_one_token(subject: Subject) -> PassReading:
-    """Read one token repeated 15 times; an empty reading where the model cannot."""
-    if subject.module is not None and subject.aligned:
-        with contextlib.suppress(Exception):  # a model may raise anything on such a text
-            entries = find_entries(subject.copy_untouched())[:1]
-            return read(subject.copy_untouched(), entries, subject.tokens(1, 1).repeat(1, 15), Subject.logits)
-    return PassReading({}, ())
-
-
-def _adds_positions(subject: Subject) -> bool:
-    """Whether one token enters the first block as another vector at each place, as with sinusoids."""
-    states = _read_one_token(subject).states
-    return any(float(torch.pdist(state[0].double()).min()) > 1e-3 * float(state.abs().max()) for state in states)
-
-
-def _has_short_window(subject: Subject) -> bool:
-    """Whether some layer sees less than a text as short as that of ``cache.rollback_rows``."""
-    seen = [find_seen(item.logits_BHST)[..., -1, 0] for item in _read_one_token(subject).attentions.values()]
-    return (subject.facts.window or 15) < 15 or not all(bool(first.any()) for first in seen)
-
-
-_DECLARED = (
-    Declared(
-        ("packing.positions",),
-        lambda subject: not subject.causal,
-        "WARN",
-        "an encoder takes position_ids as positions only, never as borders of documents",
-        "a four-dimensional block mask",
-    ),
-    Declared(
-        ("order.matters",),
-        lambda subject: not subject.causal and _read_schemes(subject) <= _SILENT,
-        "PROPERTY",
-        "no encoding tells the places apart, and no mask either: a bag of words",
-    ),
-    Declared(
-        ("order.places",),
-        lambda subject: not (subject.facts.absolute or hasattr(subject.adapter, "other")),
-        "WARN",
-        "the causal mask alone tells the places apart: meant of a model without an encoding (NoPE) only",
-    ),
-    Declared(
-        ("shift",),
-        lambda subject: subject.facts.absolute or _adds_positions(subject),
-        "PROPERTY",
-        "absolute positions: every place has its own vector",
-    ),
-    Declared(
-        ("shift",),
-        lambda subject: any(scales_by_place(x.q_BHSK, x.k_BHTK) for x in _read_one_token(subject).attentions.values()),
-        "PROPERTY",
-        "a temperature by position: logits of attention change with the place of their query, not with distances alone",
-    ),
-    Declared(
-        ("shift",),
-        lambda subject: any(turns_on_ellipses(x.q_BHSK) for x in _read_one_token(subject).attentions.values()),
-        "PROPERTY",
-        "channels get gains of their own after the rotation, as by a norm behind it: not distances alone count",
-    ),
-    Declared(
-        ("padding.left.mask", "generate.left_padded"),
-        _takes_no_positions,
-        "PROPERTY",
-        "absolute positions count the pads, and the model takes no position_ids",
-        "pad on the right, or sort the rows by length",
-    ),
-    Declared(
-        ("padding.left.mask",),
-        lambda subject: subject.facts.absolute and subject.takes("positions"),
-        "PROPERTY",
-        "absolute positions count the pads",
-        "pass position_ids made from the mask",
-    ),
-    Declared(
-        ("positions.explicit", "length.claimed"),
-        lambda subject: subject.facts.first > 0,
-        "PROPERTY",
-        "the model counts positions from padding_idx + 1",
-        "let the model make position_ids, or add the offset",
-    ),
-    Declared(
-        (
-            *("padding.", "packing.", "axes.packing", "cache.padded", "cache.prefill", "cache.rollback_rows", "shift"),
-            *("generate.left_padded", "batch.unequal"),
-        ),
-        lambda subject: subject.facts.recurrent,
-        "PROPERTY",
-        "a running state or convolution carries what stands before",
-        "pad on the right; no packing",
-    ),
-    Declared(
-        ("packing.", "cache.rollback_rows"),
-        lambda subject: (  # a mistake by which later tokens reach earlier ones is no state and no convolution
-            subject.causal and carries_beside_attention(subject) and not carries_beside_attention(subject, -1)
-        ),
-        "PROPERTY",
-        "beside attention a running state or a convolution carries what stands before, whatever a mask says",
-        "no packing; roll all rows back alike",
-    ),
-    Declared(
-        ("cache.rollback_rows",),
-        lambda subject: bool(_read_schemes(subject) & _SUMS),
-        "PROPERTY",
-        "what a token adds to a running sum stays there, also under a mask",
-        "roll all rows back alike",
-    ),
-    Declared(
-        ("cache.rollback_rows",),
-        _has_short_window,
-        "PROPERTY",
-        "a window counts the places of the cache, those of rejected drafts too",
-        "roll all rows back alike",
-    ),
-    Declared(
-        ("packing.mask", "packing.cache"),
-        lambda subject: True,
-        "WARN",
-        "documents are told by position_ids only without a mask and without a cache",
-        "pass no attention_mask and use_cache=False, or a four-dimensional mask",
-    ),
-    Declared(
-        ("length.beyond",),
-        lambda subject: bool(repeated(subject)),
-        "WARN",
-        "a longer text is read without a word, with places that other tokens had",
-        "stay within the claimed length",
-    ),
-    Declared(("length.beyond", "size.odd"), lambda subject: True, "WARN", "the message does not say what was wrong"),
-    Declared(
-        ("state.", "cache.", "causal.", "padding.", "generate.", "batch.unequal"),
-        lambda subject: subject.facts.hashed,
-        "PROPERTY",
-        "hashed attention: the buckets depend on all tokens, also on later ones and on pads",
-    ),
-    Declared(
-        (
-            *("shift", "causal.prefix", "cache.steps", "cache.across", "cache.chunks", "cache.mask", "cache.left_mask"),
-            *("cache.prefill", "cache.prefix", "cache.reorder", "generate."),
-        ),
-        lambda subject: subject.facts.stretches,
-        "PROPERTY",
-        "the frequencies change when the text crosses the original length; keys in the cache keep the old ones",
-        "stay on one side of the original length, or read the whole text again after crossing it",
-    ),
-)
-
-
-def find_property(check: str, subject: Subject) -> Declared | None:
-    """Return what the scheme declares of this difference for this subject; None if nothing."""
-    for item in _DECLARED:
-        with contextlib.suppress(Exception):  # a model may raise anything where it is read
-            if check.startswith(item.checks) and item.applies(subject):
-                return item
-    return None
 
 
 def _judge_vanished(subject: Subject, first: Measurement, evidence: Evidence) -> tuple[VerdictName, str]:

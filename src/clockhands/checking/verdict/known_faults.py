@@ -71,7 +71,6 @@ def mask_calls(subject: Subject) -> list[MaskCall]:
 
 
 def _mask_without_positions(subject: Subject, _: str) -> str | None:
-    """The line of the library that makes the mask of self-attention without position_ids."""
     calls = mask_calls(subject)
     causal = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
     bare = next((call for call in causal or calls if not call.positioned and call.shared), None)
