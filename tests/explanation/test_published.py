@@ -81,13 +81,21 @@ def test_openais_own_file_of_gpt_oss_is_the_same_as_the_hubs(tmp_path: Path) -> 
     assert compare(read, read_huggingface({**hub, "rope_scaling": {**rule, "beta_fast": 16.0}}, "f")) is not None
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "base"),
-    [("rope_freq_constant", "openelm", 1e4), ("rope_embedding_base", "phi3small", 1e6)],
-)
-def test_a_base_under_another_name_is_said_to_stand_there(key: str, name: str, base: float) -> None:
-    rotation = read_huggingface({"model_type": name, **SIZES, "head_dim": 64, key: base}, "f").rotations()[0]
-    assert (rotation.base, rotation.origin["base"]) == (base, key)
+ORIGINS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "openelm": ({**SIZES, "head_dim": 64, "rope_freq_constant": 1e4}, ["rope_freq_constant"]),
+    "phi3small": ({**SIZES, "head_dim": 64, "rope_embedding_base": 1e6}, ["rope_embedding_base"]),
+    "modernbert-decoder": ({"global_rope_theta": 1e5, "local_rope_theta": 1e5},
+                           ["global_rope_theta", "local_rope_theta"]),
+    "mimo_v2_flash": ({"swa_rope_theta": 10000}, ["default of mimo_v2_flash"] * 2),  # which reads no such key
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORIGINS)
+def test_a_base_is_said_to_stand_where_it_was_read(name: str, tmp_path: Path) -> None:
+    raw, origins = ORIGINS[name]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name, **raw}))
+    groups = [layer.rotation for _, layer in read_positions(tmp_path).groups() if layer.rotation]
+    assert [rotation.origin["base"] for rotation in groups] == origins
 
 
 def test_the_amplitude_of_phi_3_small_is_in_its_table() -> None:
@@ -96,21 +104,6 @@ def test_the_amplitude_of_phi_3_small_is_in_its_table() -> None:
     rotation = read_huggingface({"model_type": "phi3small", **SIZES, "rope_scaling": rule}, "f").rotations()[0]
     assert rotation.amplitude == 1.0 and rotation.long_factors == (2.0,) * 32
     assert rotation.origin["amplitude"].endswith("beyond the original length 1.19")
-
-
-def test_of_two_keys_with_one_number_the_one_for_the_kind_of_layer_is_named() -> None:
-    raw = {"model_type": "modernbert-decoder", "global_rope_theta": 160000.0, "local_rope_theta": 160000.0}
-    origins = {
-        layer.kind: layer.rotation.origin["base"] for layer in read_huggingface(raw, "f").layers if layer.rotation
-    }
-    assert origins == {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
-
-
-def test_a_key_that_is_not_understood_is_not_said_to_hold_a_number(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mimo_v2_flash", "swa_rope_theta": 10000}))
-    positions = read_positions(tmp_path)
-    assert ("swa_rope_theta", "10000") in positions.strange
-    assert {rotation.origin["base"] for rotation in positions.rotations()} == {"default of mimo_v2_flash"}
 
 
 TEXT = {"model_type": "qwen2_vl_text", "hidden_size": 1536, "num_attention_heads": 12, "rope_theta": 3e6}
