@@ -289,7 +289,7 @@ def lay_scheme(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
         yield replace(model, model=change_scheme(model.model, method.scheme))
         return
     text = model.model.config.get_text_config(decoder=True)
-    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    width = count_rotated_channels(text, {})  # all channels of a head
     sizes = Sizes(text.hidden_size, text.hidden_size, text.num_attention_heads, width)
     table = PositionConfig.from_dict(method.scheme)
     with install(model.model, build(CATALOGUE, table.scheme, sizes, table.options)):

@@ -172,7 +172,7 @@ def find_claimed_length(config: Any, *, source: bool = False) -> int | None:
 
 
 def find_count(config: Any, *names: str) -> int | None:
-    """Return the first setting of a configuration, under these names, that is a number above 0."""
+    """Return the first setting of a configuration or module, under these names, that is a number above 0."""
     values = (getattr(config, name, None) for name in names)
     return next((value for value in values if isinstance(value, int) and value > 0), None)
 

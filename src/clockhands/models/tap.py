@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from clockhands.models.facts import find_count
+
 _PRODUCTS = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
 _SHIFTED = {torch.baddbmm, Tensor.baddbmm}
 _FUSED = F.scaled_dot_product_attention
@@ -173,9 +175,7 @@ class _AttentionTap(TorchFunctionMode):
         product = next((product for product in near if product.shape[-1] == logits.shape[-1]), near[0])
         rows = self.rows or (len(logits) if logits.dim() == 4 else None)
         if rows is None:  # texts and heads are one axis
-            names = ("num_heads", "n_heads", "num_attention_heads", "n_head")
-            counts = (getattr(self.running[-1][1], name, None) for name in names)
-            heads = next((count for count in counts if isinstance(count, int) and count > 0), None)
+            heads = find_count(self.running[-1][1], "num_heads", "n_heads", "num_attention_heads", "n_head")
             rows = None if heads is None or len(logits) % heads else len(logits) // heads
         return None if rows is None else _split_heads(product.queries, product.keys, rows)
 
