@@ -120,10 +120,6 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: positions.count_from_mask([[1, 0]]), r"mask of tokens is \[\[1, 0\]\], but must be true or 1"),  # type: ignore[arg-type]
     (tried(RoPE(64)), "RoPE was made for heads of 64 channels, and these have 16; set head_dim=16"),
     (lambda: Alibi(4).bias(POS, POS), r"Alibi.bias reads queries, .* write scheme.bias\(AttentionInputs\(q, k, qpos"),  # type: ignore[call-arg, arg-type]
-    (
-        lambda: RoPE(16).rotate(heads(), heads(), POS),
-        r"rotate lacks kpos; call it as rotate\(q_BHSK, k_BHTK, qpos, kpo",
-    ),  # type: ignore[call-arg]
     (lambda: Positioning(RoPE(16)).embed(heads()), r"embed lacks pos; call it as embed\(x_BSD, pos\)"),  # type: ignore[call-arg]
     (lambda: schemes.build("rope"), "build: catalogue is 'rope', but must be Catalogue; name is missing .*; sizes is"),  # type: ignore[call-arg, arg-type]
     (lambda: RoPE(64).rotate(heads(), heads(), POS, POS), "64 channels of each head are to be rotated, .* have 16"),

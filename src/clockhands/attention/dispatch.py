@@ -35,7 +35,7 @@ from clockhands.attention.request import (
 from clockhands.schemes.arguments import explain_call
 from clockhands.schemes.composition_rules import AFTER_ROTATE
 from clockhands.schemes.position_checks import check_position_tensor, is_traced
-from clockhands.schemes.scheme import Scheme, is_autocast_on
+from clockhands.schemes.scheme import AUTOCAST_DEVICES, Scheme
 from clockhands.shapes import Float, Tensor
 
 
@@ -95,10 +95,11 @@ def attend(
     do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
     and ``locate``, which ``Positioning`` calls.
     """
-    if is_autocast_on(q_BHSK):
+    kind = q_BHSK.device.type if isinstance(q_BHSK, Tensor) else ""
+    if kind in AUTOCAST_DEVICES and torch.is_autocast_enabled(kind):
         # Queries, keys and values are lowered as autocast lowers those of SDPA, but no bias and no softmax.
         q_BHSK, k_BGTK, v_BGTK = lower(q_BHSK, k_BGTK, v_BGTK)
-        with torch.autocast(q_BHSK.device.type, enabled=False):
+        with torch.autocast(kind, enabled=False):
             return attend(
                 scheme, q_BHSK, k_BGTK, v_BGTK, qpos, kpos, mask_BHST,
                 causal=causal, scale=scale, rotated=rotated, dropout=dropout,

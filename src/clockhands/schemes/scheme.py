@@ -132,10 +132,13 @@ class _SchemeType(type):
             return own.replace(parameters=list(own.parameters.values())[1:])
 
 
+AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
+
+
 def is_autocast_on(x: Any) -> bool:
     """Return whether autocast would lower what is computed on the device of a tensor."""
     kind = x.device.type if isinstance(x, Tensor) else ""
-    return kind in ("cpu", "cuda", "xpu", "mps") and torch.is_autocast_enabled(kind)
+    return kind in AUTOCAST_DEVICES and torch.is_autocast_enabled(kind)
 
 
 def _keep_precision(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -238,6 +241,8 @@ class Scheme(nn.Module, metaclass=_SchemeType):
 
     Set it to True where another process adds them.
     """
+    elementwise: ClassVar[tuple[str, ...]] = ()
+    """Methods that a class itself defines without a product of matrices: autocast leaves them as they are."""
     _class_hooks: ClassVar[frozenset[str]] = frozenset()
     arguments: dict[str, Any]
     """The sizes and options that the scheme was made with, by name."""
@@ -250,8 +255,11 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         wraps = {"encode": _checked, "locate": _checked_places, "reset_parameters": torch.no_grad()}
         for name in wraps.keys() & vars(cls).keys():
             setattr(cls, name, wraps[name](vars(cls)[name]))
-        for name in {*HOOKS, "compute_curve"} & vars(cls).keys():
-            setattr(cls, name, _keep_precision(vars(cls)[name]))
+        own = vars(cls)
+        for name in ({*HOOKS, "compute_curve", "compute_cos_sin", "angles"} & own.keys()) - {
+            *own.get("elementwise", ())
+        }:
+            setattr(cls, name, _keep_precision(own[name]))
         # Compared once: kernels are chosen by them at every step.
         cls._class_hooks = frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
 

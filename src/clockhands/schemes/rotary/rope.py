@@ -88,6 +88,7 @@ class RoPE(Rotary):
         1.1386
     """
 
+    elementwise = ("compute_cos_sin", "angles")
     equation = r"q_p \mapsto R(p\theta) q_p, \; k_p \mapsto R(p\theta) k_p, \quad \theta_c = b^{-2c/r}"
     source = "Su et al. 2021, section 3.2; the spectra name their own"
     peers = ("transformers Llama", "rotary-embedding-torch", "x-transformers rotary_pos_emb")
