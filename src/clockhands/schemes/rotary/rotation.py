@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 
@@ -112,7 +112,7 @@ class Rotary(Scheme):
 
     memoised: bool = True
     """Whether tables are kept while the position tensor lives; not where angles are learned, and change."""
-    elementwise = ("rotate", "compute_cos_sin", "angles")
+    elementwise: ClassVar[tuple[str, ...]] = ("rotate", "compute_cos_sin", "angles")
     reads_both_sides: bool = False
     """Whether the angles of queries depend on the positions of keys too, and the other way round."""
 
