@@ -52,7 +52,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"d_model": 64.5}, "d_model is 64.5, but must be a whole number"),
     ({"encoder": 3}, "encoder is 3, but must be the name of a scheme or a table"),
     ({"d_model": 0}, "d_model is 0, but must be from 1 to 1,048,576"),
-    ({"decoder_layers": -1}, "decoder_layers is -1, but must be from 0 to 2,000"),
+    ({"decoder_layers": 1_000_000}, "decoder_layers is 1000000, but must be from 0 to 2,000"),
     ({"num_heads": 0}, "num_heads is 0, but must be from 1 to"),
     ({"num_heads": 7}, "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim"),
     ({"d_model": 2**19, "num_heads": 2}, "d_model / num_heads is 262,144, but must be at most 131,072"),
