@@ -91,12 +91,9 @@ def inspect(
     check_counts(length, count)
     texts = [texts] if isinstance(texts, str) else texts
     if ids is not None and texts is not None:
-        raise UsageError(
-            "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
-        )
-    given_text: Sequence[str] | Ids | None = texts
-    if ids is not None:
-        given_text = read_ids(ids) if isinstance(ids, str | Path) else ids
+        raise UsageError("inspect was given both texts (--text) and ids (--ids), and measures on one: leave one out")
+    ids = read_ids(ids) if isinstance(ids, str | Path) else ids
+    given_text = texts if ids is None else ids
     shown = ProgressCounter() if progress else nullcontext(ignore_count)
     with _use_evaluation_mode(model), shown as counter, torch.no_grad():
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
@@ -110,18 +107,11 @@ def inspect(
         reading.control = _read_control(subject, windows, control, counter)
         reading.sentences, reading.texts = sentences_read, None if isinstance(texts, Tensor) else texts
         reading.origin = describe_origin(subject, windows, given_text is None)
-        basis = _read_basis(reading, given_text)
-        for number, measure in enumerate(MEASURES.values()):
-            counter("measuring", number, len(MEASURES))
-            for finding in measure.answer(reading):
-                details = {**finding.details, "group": measure.heading}
-                rests_on = {key: basis[key] for key in measure.rests_on}
-                reading.findings[finding.name] = replace(finding, command=command, details=details, basis=rests_on)
-        facts = _list_facts(reading, as_stored, control)
+        _run_measures(reading, given_text, command, counter)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=tuple(reading.findings.values()),
-        facts=facts,
+        facts=_list_facts(reading, as_stored, control),
         signature=f"inspect|texts:{reading.capture.num_texts}x{reading.capture.length}|v:{__version__}",
         command=command,
         opening=("logits.layers", "heads.positional", "survival", "loudness"),
@@ -191,6 +181,17 @@ def _read_control(subject: Subject, windows: Windows, control: bool | None, coun
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
     return read_model(untrained, windows.take_first(CONTROL_TEXTS), counter)
+
+
+def _run_measures(reading: Reading, texts: Sequence[str] | Ids | None, command: str, counter: CountProgress) -> None:
+    """Put what every measure finds into the reading, with what it depends on."""
+    basis = _read_basis(reading, texts)
+    for number, measure in enumerate(MEASURES.values()):
+        counter("measuring", number, len(MEASURES))
+        for finding in measure.answer(reading):
+            details = {**finding.details, "group": measure.heading}
+            rests_on = {key: basis[key] for key in measure.rests_on}
+            reading.findings[finding.name] = replace(finding, command=command, details=details, basis=rests_on)
 
 
 MOST_COMPARED = 1000
