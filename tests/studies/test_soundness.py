@@ -216,11 +216,6 @@ def test_seeds_are_paired_by_their_number() -> None:
     assert row.verdict == "undecided: too few seeds of both finished (4 of at least 5)" and not row.measured
 
 
-def test_a_split_that_no_trial_has_is_a_mistake_of_the_study() -> None:
-    with pytest.raises(KeyError):
-        check_orderings(replace(STUDY, orderings=(Ordering("x", "y", more="base", less="same", on="no-9"),)), results())
-
-
 def test_an_ordering_of_what_was_not_trained_is_left_out() -> None:
     """It was not tried, and is not undecided; the others hold together without it."""
     untried = replace(STUDY, orderings=(*STUDY.orderings, Ordering("untried", "F", more="better", less="absent")))
