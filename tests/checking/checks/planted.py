@@ -226,13 +226,6 @@ class SeesTheNext(Correct):
         return super().attend(index, hidden, places, allowed, cache)
 
 
-class CountedFromTheFirstPad(Absolute):
-    """Positions of the mask are ignored, as they are when only ids come in; explicit ones work."""
-
-    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
-        return super().positions_of(ids, None, positions, start)
-
-
 class DropoutLeftOn(Correct):
     def enter(self, ids, places):  # type: ignore[no-untyped-def]
         return nn.functional.dropout(self.embed(ids), 0.2, training=True)

@@ -62,12 +62,6 @@ def test_dropout_left_on_is_no_determinism() -> None:
     assert verdicts(p.DropoutLeftOn, ["deterministic"])["deterministic"] == "FAIL"
 
 
-def test_absolute_positions_that_count_the_pads_are_a_property_and_no_fault() -> None:
-    found = verdicts(p.CountedFromTheFirstPad, ["padding"])
-    assert found["padding.left.mask"] == "PROPERTY"
-    assert found["padding.left.positions"] == "PASS"
-
-
 def test_what_a_sound_model_may_do_otherwise_is_no_fault() -> None:
     """Sinusoids that are added without a declaration, a window of a few slots, a table whose length is not claimed."""
     added, windowed = scratch.build("sinusoidal"), scratch.build("rope", 8)

@@ -13,14 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.checks.check import (
-    Inapplicable,
-    Measurement,
-    check,
-    difference,
-    read_across_gaps,
-    refusals,
-)
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, read_across_gaps, refusals
 from clockhands.checking.models.subject import Subject, copy_sharing, copy_without_weights, is_large, reload
 from clockhands.models.streaming import is_streamed
 

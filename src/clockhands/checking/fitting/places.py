@@ -12,14 +12,7 @@ from torch import Tensor, nn
 from clockhands.checking.fitting.biases import differ
 from clockhands.checking.fitting.calls import AttentionRead, Call
 from clockhands.checking.fitting.compare import find_factor, is_near, size_of, varies, wrap
-from clockhands.checking.fitting.reading import (
-    Key,
-    MeasuredLayer,
-    PassReading,
-    find_seen,
-    read,
-    reads_source,
-)
+from clockhands.checking.fitting.reading import Key, MeasuredLayer, PassReading, find_seen, read, reads_source
 from clockhands.checking.fitting.rotation import FittedRotation, fit_rotation
 from clockhands.checking.fitting.words import Standing, name_scale
 from clockhands.checking.models.subject import Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -65,19 +65,15 @@ class _FunctionAdapter:
     ) -> Tensor:
         """Call the function with what is given; an argument it lacks is not supported."""
         arguments = {"mask": mask, "positions": positions, "cache": cache}
-        names = self.list_parameters()
-        chosen = {self.name_in(names, name): value for name, value in arguments.items() if value is not None}
-        return self.function(ids, **chosen)
+        return self.function(ids, **{self.rename(name) or name: x for name, x in arguments.items() if x is not None})
 
-    def list_parameters(self) -> Mapping[str, inspect.Parameter]:
-        """Return the parameters of what is called in the end."""
+    def rename(self, argument: str) -> str:
+        """Return what a parameter is called, here or in transformers; empty where it is not taken."""
         module = getattr(self, "module", None)
-        return inspect.signature(self.function if module is None else module.forward).parameters
-
-    def name_in(self, names: Container[str], argument: str) -> str:
-        """Return how a parameter is called there: as here, or as transformers calls it."""
-        other = self.aliases.get(argument, argument)
-        return other if argument not in names and other in names else argument
+        names = inspect.signature(self.function if module is None else module.forward).parameters
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in names.values())
+        known = (name for name in (argument, self.aliases.get(argument, argument)) if name in names)
+        return next(known, argument if open_ended else "")
 
 
 class ModuleAdapter(_FunctionAdapter):
@@ -261,10 +257,9 @@ def accepts(adapter: Adapter, argument: str) -> bool:
         return argument in declared
     if argument == "cache" and not hasattr(adapter, "new_cache"):
         return False
-    names: Mapping[str, inspect.Parameter] = inspect.signature(adapter.logits).parameters
     if isinstance(adapter, _FunctionAdapter):
-        names = adapter.list_parameters()
-        argument = adapter.name_in(names, argument)
+        return bool(adapter.rename(argument))
+    names = inspect.signature(adapter.logits).parameters
     return argument in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
 
 
