@@ -68,9 +68,8 @@ def load_model(
     shape, for quantised ones that nothing undoes, for two that should be one, and for a damaged generation_config.json.
     """
     if os.path.lexists(settings := Path(source) / GENERATION):
-        saved = read_json(
-            settings
-        )  # transformers passes over a damaged one in silence, and ends texts by another token
+        # transformers passes over a damaged one in silence, and ends texts by another token.
+        saved = read_json(settings)
         for name in ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
             ids = saved.get(name)
             if ids is not None and any(type(token) is not int for token in (ids if isinstance(ids, list) else [ids])):
