@@ -23,18 +23,6 @@ def test_every_sentence_of_the_answers_is_what_the_results_say() -> None:
     assert stale == [], "run python docs/tools/answers/generate.py"
 
 
-def test_the_generator_writes_nothing_that_was_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, said in (
-        (["--chek"], "unrecognized arguments: --chek"),
-        (["--take", "scale", "folder", "--exact"], "not allowed with argument"),
-        (["--take", "scale"], "expected 2 arguments"),
-        (["scale"], "unrecognized arguments: scale"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            generate.parse(words)
-        assert said in capsys.readouterr().err
-
-
 def test_a_comparison_that_was_kept_goes_on_in_a_new_folder(tmp_path: Path) -> None:
     kept = Comparison(plan(), COSTS, (Trial("learned", 1, "failed", error="no memory"),))
     generate.give(Comparison.from_json(kept.to_json()), tmp_path / "new")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from scheme_use import read_uses
 
-import clockhands.studies
 from clockhands.comparison.plan import Plan, Variant, make_plan
-from clockhands.reading import read_toml
-from clockhands.schemes import CATALOGUE
-from clockhands.studies import STUDIES
 from tests.training.tiny import tables
 
 WINDOWS = {"local": {"schemes": ["rope", {"scheme": "window", "left": 3}]}}
@@ -65,32 +59,3 @@ def test_schemes_are_named_by_side_where_sides_differ(plan: Plan) -> None:
     assert uses["together"].words == "rope + window + sinks"
     assert uses["by layers"].words == "rope + window | none"
     assert uses["one side"].words == "encoder: none, decoder: sinusoidal"
-
-
-def list_strings(written: object) -> Iterator[str]:
-    """Yield every text in a table, wherever it stands."""
-    if isinstance(written, str):
-        yield written
-    elif isinstance(written, Mapping):
-        for value in written.values():
-            yield from list_strings(value)
-    elif isinstance(written, list):
-        for value in written:
-            yield from list_strings(value)
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_scheme_that_a_study_names_is_used(name: str) -> None:
-    """The file of the study is read as text: each value of a setting of positions that is the name of a scheme."""
-    written = read_toml(Path(clockhands.studies.__file__).parent / f"{name}.toml", "the study")["plan"]
-    settings = [*(variant.get("set", {}) for variant in written.get("variant", ())), written.get("vary", {})]
-    named = {
-        text
-        for table in settings
-        for key, value in table.items()
-        if key.startswith("position.") and key.rpartition(".")[2] in ("scheme", "schemes", "layers", "kinds")
-        for text in list_strings(value)
-    } & {*CATALOGUE}
-    # A side with a schedule of layers writes scheme = "none" for what all layers have besides.
-    used = frozenset[str]().union(*(use.used for use in read_uses(STUDIES[name].planned).values()))
-    assert named - {"none"} <= used

@@ -163,17 +163,12 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
         value=worst,
         light="good" if worst < EXACT else "bad",
         table=Table.of(("k", "largest error of R(k) PE(t)"), list(zip(steps, errors, strict=True))),
-        figure=draw_columns(
-            "bars", map(str, steps), {"": [1e8 * error for error in errors]}, height=0.45,
-            title="Largest error of one rotation for all positions, by step", xlabel="k, in positions",
-            ylabel="largest error, in units of 10⁻⁸",
-        ),
         method=(
             "sin((t+k)ω) = sin(tω)cos(kω) + cos(tω)sin(kω), and likewise for the cosine: a 2 × 2 rotation for each "
             "hand, computed from ω in float64 and compared with the rows that the model adds, in float32."
         ),
         source="Vaswani et al. 2017, section 3.5: PE(pos+k) is a linear function of PE(pos)",
-    )  # fmt: skip
+    )
 
 
 def find_loudness(translators: Translators) -> Finding:
