@@ -71,14 +71,10 @@ def check(scheme: Scheme, queries: int, keys: int, masked: bool) -> None:
 @pytest.mark.parametrize(
     ("change", "served"),
     [
-        ({}, True),
-        ({"pos": torch.float32}, False),
-        ({"dtype": torch.float64}, False),
-        ({"length": 512}, False),
-        ({"dropout": 0.1}, False),
-        ({"device": "cpu"}, False),
+        ({}, True), ({"pos": torch.float32}, False), ({"dtype": torch.float64}, False), ({"length": 512}, False),
+        ({"dropout": 0.1}, False), ({"device": "cpu"}, False),
     ],
-)
+)  # fmt: skip
 def test_it_serves_what_a_gpu_can_compute(change: dict[str, Any], served: bool) -> None:
     """Tensors without memory stand for those of a GPU. Real-valued positions have no table of distances."""
     options = {"pos": torch.long, "dtype": torch.bfloat16, "length": 1024, "dropout": 0.0, "device": "cuda"} | change

@@ -133,15 +133,12 @@ def test_alibi_in_place_of_the_rotation_is_alibi_of_queries_that_nothing_rotated
 @pytest.mark.parametrize(
     ("scheme", "rotary"),
     [
-        (Alibi(HEADS), "off"),
-        (RoPE(WIDTH, base=500.0, spectrum=Linear(4.0)), "off"),
-        (Window(HEADS, left=3), "keep"),
-        (Composition(RoPE(WIDTH), Window(HEADS, left=3)), "off"),
-        (T5Bias(HEADS, HEADS * WIDTH), "keep"),
-        (NoPosition(), "off"),
+        (Alibi(HEADS), "off"), (RoPE(WIDTH, base=500.0, spectrum=Linear(4.0)), "off"),
+        (Window(HEADS, left=3), "keep"), (Composition(RoPE(WIDTH), Window(HEADS, left=3)), "off"),
+        (T5Bias(HEADS, HEADS * WIDTH), "keep"), (NoPosition(), "off"),
     ],
     ids=repr,
-)
+)  # fmt: skip
 @torch.no_grad()
 def test_generating_with_a_cache_and_left_padding_is_what_the_whole_text_gives(scheme: Scheme, rotary: Any) -> None:
     model, ids = build("llama"), tokens()

@@ -210,19 +210,11 @@ def test_another_name_of_a_class_leads_to_it(name: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("rotary", "'rope'"),
-        ("RoFormer", "'rope'"),
-        ("NoPE", "'none'"),
-        ("sliding_window", "'window'"),
-        ("relative", "'t5' or 'shaw'"),
-        ("BLOOM", "'alibi'"),
-        ("Longformer", "'window'"),
-        ("Whisper", "'sinusoidal'"),
-        ("Mistral", "'rope'"),
-        ("InklingRelativeLogits", "'inkling'"),
-        ("ropee", "'rope'"),
+        ("rotary", "'rope'"), ("RoFormer", "'rope'"), ("NoPE", "'none'"), ("sliding_window", "'window'"),
+        ("relative", "'t5' or 'shaw'"), ("BLOOM", "'alibi'"), ("Longformer", "'window'"), ("Whisper", "'sinusoidal'"),
+        ("Mistral", "'rope'"), ("InklingRelativeLogits", "'inkling'"), ("ropee", "'rope'"),
     ],
-)
+)  # fmt: skip
 def test_names_that_people_use_lead_to_the_scheme(name: str, meant: str) -> None:
     assert f"did you mean {meant}" in CATALOGUE.describe_unknown_name(name)
 

@@ -153,12 +153,9 @@ def _child(place: Path, arguments: list[str], *, learn: bool = False) -> dict[st
             printed.append(stream.read(20_000_000).decode("utf8", "replace"))
     assert used is not None
     return {
-        "code": os.waitstatus_to_exitcode(status),
-        "out": printed[0][:20_000],
-        "err": printed[1][-20_000:],
-        "imported": json.loads(printed[2] or "[]"),
-        "seconds": used.ru_utime + used.ru_stime,
-    }
+        "code": os.waitstatus_to_exitcode(status), "out": printed[0][:20_000], "err": printed[1][-20_000:],
+        "imported": json.loads(printed[2] or "[]"), "seconds": used.ru_utime + used.ru_stime,
+    }  # fmt: skip
 
 
 def _become(place: Path, arguments: list[str], out: int, err: int, note: int, *, learn: bool) -> None:

@@ -22,13 +22,8 @@ SMALL = ["--texts", "8", "--length", "16", "--no-control", "--threads", "1"]
 def small(weights: Path) -> list[str]:
     """The words for a model of one layer with a tokenizer, and for a text of eight windows."""
     return [
-        str(weights / "model"),
-        *SMALL,
-        "--tokenizer",
-        str(weights / "tokenizer"),
-        "--text",
-        str(weights / "my.txt"),
-    ]
+        str(weights / "model"), *SMALL, "--tokenizer", str(weights / "tokenizer"), "--text", str(weights / "my.txt"),
+    ]  # fmt: skip
 
 
 def test_a_page_with_its_findings_figures_and_tables(small: list[str], tmp_path: Path, capsys: Capture) -> None:

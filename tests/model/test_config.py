@@ -22,11 +22,8 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
     assert (config.d_model, config.d_ff, config.num_heads, config.resolved_head_dim) == (512, 2048, 8, 64)
     assert (config.encoder_layers, config.decoder_layers, config.dropout) == (6, 6, 0.1)
     assert (config.norm, config.token_scale, config.tying, config.attention_bias) == (
-        "post",
-        "sqrt",
-        "three-way",
-        False,
-    )
+        "post", "sqrt", "three-way", False,
+    )  # fmt: skip
     assert config.encoder.scheme == config.decoder.scheme == "sinusoidal" and config.cross.scheme == "none"
 
 

@@ -307,18 +307,13 @@ def test_layers_with_a_window_or_a_temperature_stand_between_layers_of_a_grid() 
 @pytest.mark.parametrize(
     ("names", "window"),
     [
-        (["rope", WINDOW], 4),
-        ([WINDOW, {"scheme": "window", "left": 2}], 2),
-        ([{"scheme": "chunks", "size": 8}, "rope"], 7),
-        (["alibi", WINDOW, "sinks", "sinusoidal"], 4),
-        (["rope", "sinks"], None),
-        (["cope", WINDOW], None),
-        (["forgetting", WINDOW], None),
-        (["stick-breaking", WINDOW], None),
-        ([{"scheme": "ssmax", "count": "visible"}, WINDOW], None),
+        (["rope", WINDOW], 4), ([WINDOW, {"scheme": "window", "left": 2}], 2),
+        ([{"scheme": "chunks", "size": 8}, "rope"], 7), (["alibi", WINDOW, "sinks", "sinusoidal"], 4),
+        (["rope", "sinks"], None), (["cope", WINDOW], None), (["forgetting", WINDOW], None),
+        (["stick-breaking", WINDOW], None), ([{"scheme": "ssmax", "count": "visible"}, WINDOW], None),
         (["ssmax", WINDOW], 4),
     ],
-)
+)  # fmt: skip
 def test_a_window_is_found_where_nothing_else_reads_older_keys(names: list[Any], window: int | None) -> None:
     sizes = schemes.Sizes(width=16, d_model=16, num_heads=2, head_dim=8, num_layers=1, causal=True)
     assert find_window(schemes.build(schemes.CATALOGUE, "composition", sizes, {"schemes": names})) == window

@@ -40,11 +40,8 @@ def distribution(target: LabelSmoothing, labels: torch.Tensor) -> torch.Tensor:
 
 
 TARGETS = [
-    LabelSmoothing(),
-    LabelSmoothing(0.1),
-    LabelSmoothing(0.1, "others"),
-    LabelSmoothing(0.1, "others-but-pad", 0),
-]
+    LabelSmoothing(), LabelSmoothing(0.1), LabelSmoothing(0.1, "others"), LabelSmoothing(0.1, "others-but-pad", 0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.mode}-{target.rate}")

@@ -19,47 +19,20 @@ from clockhands.models.subject import Subject
 from tests.inspection.tiny import CONFIGS, draw_ids, tiny
 
 FIRST = {
-    "big_bird:masked": 0,
-    "biogpt:causal": 2,
-    "ctrl:causal": 0,
-    "data2vec-text:masked": 2,
-    "fsmt:seq2seq": 2,
-    "gpt_bigcode:causal": 0,
-    "longformer:masked": 2,
-    "m2m_100:seq2seq": 2,
-    "mbart:seq2seq": 2,
-    "megatron-bert:masked": 0,
-    "nystromformer:masked": 2,
-    "openai-gpt:causal": 0,
-    "opt:causal": 2,
-    "prophetnet:seq2seq": 1,
-    "roberta:masked": 2,
-    "xlm:masked": 0,
-}
+    "big_bird:masked": 0, "biogpt:causal": 2, "ctrl:causal": 0, "data2vec-text:masked": 2, "fsmt:seq2seq": 2,
+    "gpt_bigcode:causal": 0, "longformer:masked": 2, "m2m_100:seq2seq": 2, "mbart:seq2seq": 2,
+    "megatron-bert:masked": 0, "nystromformer:masked": 2, "openai-gpt:causal": 0, "opt:causal": 2,
+    "prophetnet:seq2seq": 1, "roberta:masked": 2, "xlm:masked": 0,
+}  # fmt: skip
 """The row of the first token, as the code of each family has it: 2 in BART's and OPT's tables (an offset that their
 classes add) and in Nystromformer's, ``padding_idx + 1`` in those after fairseq, 0 elsewhere."""
 MORE = {
-    "rembert:masked": 0,
-    "pegasus:seq2seq": 0,
-    "luke:masked": 2,
-    "layoutlm:masked": 0,
-    "ibert:masked": 2,
-    "flaubert:masked": 0,
-    "ernie:masked": 0,
-    "blenderbot:seq2seq": 0,
-    "bert-generation:causal": 0,
-    "blenderbot-small:seq2seq": 0,
-    "convbert:masked": 0,
-    "esm+learned:masked": 2,
-    "mvp:seq2seq": 2,
-    "nllb-moe:seq2seq": 2,
-    "plbart:seq2seq": 2,
-    "roberta-prelayernorm:masked": 2,
-    "roc_bert:masked": 0,
-    "xglm:causal": 2,
-    "xlm-roberta-xl:masked": 2,
-    "xmod:masked": 2,
-}
+    "rembert:masked": 0, "pegasus:seq2seq": 0, "luke:masked": 2, "layoutlm:masked": 0, "ibert:masked": 2,
+    "flaubert:masked": 0, "ernie:masked": 0, "blenderbot:seq2seq": 0, "bert-generation:causal": 0,
+    "blenderbot-small:seq2seq": 0, "convbert:masked": 0, "esm+learned:masked": 2, "mvp:seq2seq": 2,
+    "nllb-moe:seq2seq": 2, "plbart:seq2seq": 2, "roberta-prelayernorm:masked": 2, "roc_bert:masked": 0,
+    "xglm:causal": 2, "xlm-roberta-xl:masked": 2, "xmod:masked": 2,
+}  # fmt: skip
 
 
 def _tiny(name: str) -> Any:
@@ -223,12 +196,8 @@ def test_what_was_planted_is_found(kind: str, path: str, first: int, factor: flo
     found = _found(model)
     assert found is not None
     assert (found.path, found.first_row, found.module_path, found.norm_path, found.token_vectors) == (
-        path,
-        first,
-        "block",
-        "",
-        "rows",
-    )
+        path, first, "block", "", "rows",
+    )  # fmt: skip
     assert (found.factor, found.scale) == (pytest.approx(factor, rel=1e-5), pytest.approx(3.0, rel=1e-5))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 

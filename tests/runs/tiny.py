@@ -40,12 +40,8 @@ def make_tokenizer(*, start: bool = False, **changed: Any) -> PreTrainedTokenize
 def make_masking_tokenizer(**changed: Any) -> PreTrainedTokenizerFast:
     """Make a tokenizer of the printable ASCII characters that masks, and puts its own tokens around every text."""
     names = {
-        "unk_token": "<unk>",
-        "pad_token": "<pad>",
-        "cls_token": "<s>",
-        "sep_token": "</s>",
-        "mask_token": "<mask>",
-    }
+        "unk_token": "<unk>", "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>",
+    }  # fmt: skip
     words = {word: i for i, word in enumerate([*names.values(), *(chr(c) for c in range(32, 127))])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")

@@ -13,17 +13,6 @@ from clockhands.attention.reference import RecordedAttention, attend_reference
 from clockhands.attention.request import AttentionRequest, Mask
 
 __all__ = [
-    "AttentionRequest",
-    "Cache",
-    "Installed",
-    "Mask",
-    "Positioning",
-    "RecordedAttention",
-    "attend",
-    "attend_reference",
-    "get_recorder",
-    "install",
-    "is_installed",
-    "list_installed",
-    "record",
-]
+    "AttentionRequest", "Cache", "Installed", "Mask", "Positioning", "RecordedAttention", "attend",
+    "attend_reference", "get_recorder", "install", "is_installed", "list_installed", "record",
+]  # fmt: skip

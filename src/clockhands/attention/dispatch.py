@@ -50,15 +50,8 @@ class _Kernel(Protocol):
 
 
 KERNELS: tuple[_Kernel, ...] = (
-    far_blocks,
-    reference,
-    short_rows,
-    window_blocks,
-    by_distance,
-    flex,
-    query_blocks,
-    fused_kernel,
-)
+    far_blocks, reference, short_rows, window_blocks, by_distance, flex, query_blocks, fused_kernel,
+)  # fmt: skip
 """The kernels in the order in which they are asked; the last serves every request."""
 PLAIN_KERNELS: tuple[_Kernel, ...] = (short_rows, by_distance, fused_kernel)
 """Those for a scheme that has nothing left to do after ``rotate``: for many heads, for 16 bits, and for all else."""

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from clockhands.scheme_pages.page import Page
 
 EXAMPLES = (
-    "clockhands schemes",
-    "clockhands schemes sinusoidal",
-    "clockhands schemes rope base=500000 --draw rope.svg",
-    "clockhands schemes alibi num_heads=40",
-    "clockhands schemes --json",
-)
+    "clockhands schemes", "clockhands schemes sinusoidal", "clockhands schemes rope base=500000 --draw rope.svg",
+    "clockhands schemes alibi num_heads=40", "clockhands schemes --json",
+)  # fmt: skip
 SHADES, BARS, HIDDEN = " ░▒▓█", "▁▂▃▄▅▆▇█", "╱"
 ROOM_FOR_IDEAS = 130
 MOST_KEPT = 200

@@ -20,17 +20,10 @@ EXAMPLES = (
     "--out runs/dropped",
 )
 FLAGS = {
-    "source": "data.source",
-    "target": "data.target",
-    "validation_source": "data.validation_source",
-    "validation_target": "data.validation_target",
-    "data": "data.train",
-    "text": "data.train",
-    "corpus": "data.corpus",
-    "preset": "model.preset",
-    "threads": "training.threads",
-    "seed": "training.seed",
-}
+    "source": "data.source", "target": "data.target", "validation_source": "data.validation_source",
+    "validation_target": "data.validation_target", "data": "data.train", "text": "data.train",
+    "corpus": "data.corpus", "preset": "model.preset", "threads": "training.threads", "seed": "training.seed",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,5 @@ from clockhands.model.position_config import PositionConfig
 from clockhands.model.transformer import Transformer
 
 __all__ = [
-    "PRESETS",
-    "EncodedSource",
-    "PositionConfig",
-    "TokenBatch",
-    "Transformer",
-    "TransformerConfig",
-    "make_preset",
-]
+    "PRESETS", "EncodedSource", "PositionConfig", "TokenBatch", "Transformer", "TransformerConfig", "make_preset",
+]  # fmt: skip

@@ -28,12 +28,8 @@ from clockhands.model.loss import IGNORED_LABEL, shift_right
 from clockhands.model.masks import EncodedSource, TokenBatch
 
 __all__ = [
-    "MODEL_CLASSES",
-    "ClockhandsConfig",
-    "ClockhandsForCausalLM",
-    "ClockhandsForMaskedLM",
-    "ClockhandsForSeq2SeqLM",
-]
+    "MODEL_CLASSES", "ClockhandsConfig", "ClockhandsForCausalLM", "ClockhandsForMaskedLM", "ClockhandsForSeq2SeqLM",
+]  # fmt: skip
 
 
 @register_model("encoder-decoder", AutoModelForSeq2SeqLM)

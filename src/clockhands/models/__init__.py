@@ -27,18 +27,7 @@ from clockhands.models.language_model import (
 from clockhands.models.subject import Subject
 
 __all__ = [
-    "LanguageModel",
-    "Subject",
-    "choose_class",
-    "find_task",
-    "find_trained_length",
-    "is_run",
-    "judge_configuration",
-    "load_weights",
-    "open_language_model",
-    "open_subject",
-    "open_with_head",
-    "read_checked_config",
-    "refuse_unknown_positions",
-    "to_language_model",
-]
+    "LanguageModel", "Subject", "choose_class", "find_task", "find_trained_length", "is_run", "judge_configuration",
+    "load_weights", "open_language_model", "open_subject", "open_with_head", "read_checked_config",
+    "refuse_unknown_positions", "to_language_model",
+]  # fmt: skip

@@ -34,12 +34,9 @@ def faults(tables: dict[str, Any], settings: dict[str, Any] | None = None, *, wr
 
 def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
     wrong = {
-        "data": {"corpus": "numbers", "trian": 1},
-        "model": {"d_modle": 3, "num_heads": 7, "norm": "both"},
-        "position": {"scheme": "ropee"},
-        "training": {"max_step": 3, "max_steps": 0, "clip": "x"},
-        "positoin": {},
-    }
+        "data": {"corpus": "numbers", "trian": 1}, "model": {"d_modle": 3, "num_heads": 7, "norm": "both"},
+        "position": {"scheme": "ropee"}, "training": {"max_step": 3, "max_steps": 0, "clip": "x"}, "positoin": {},
+    }  # fmt: skip
     assert set(faults(wrong)) == {
         "unknown table 'positoin'; did you mean 'position'?",
         "unknown key in [data] 'trian'; did you mean 'train'?",
@@ -120,15 +117,10 @@ def test_settings_and_file_are_judged_together() -> None:
 
 def test_written_settings_take_their_type_from_the_field() -> None:
     settings = {
-        "position.base": "500",
-        "position.scheme": "rope",
-        "model.dropout": "0",
-        "training.compile": "True",
-        "training.report_to": "tensorboard",
-        "training.eval_steps": "none",
-        "data.source": "fr",
+        "position.base": "500", "position.scheme": "rope", "model.dropout": "0", "training.compile": "True",
+        "training.report_to": "tensorboard", "training.eval_steps": "none", "data.source": "fr",
         "tokenizer.name": "none",
-    }
+    }  # fmt: skip
     recipe = make_recipe(NUMBERS, settings, written=True)
     assert (recipe.model.encoder.scheme, recipe.model.encoder.options["base"]) == ("rope", 500.0)
     assert (recipe.model.dropout, recipe.training.compile, recipe.training.report_to) == (0.0, True, ("tensorboard",))

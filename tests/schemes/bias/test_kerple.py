@@ -24,15 +24,11 @@ def kerple(form: Literal["log", "power"], size: float, shape: float) -> Kerple:
 @pytest.mark.parametrize(
     ("form", "size", "shape", "inside"),
     [
-        ("log", 0.5, 0.3, (0.5, 0.3)),
-        ("log", -1.0, 0.3, (0.01, 0.3)),
-        ("log", 0.5, -1.0, (0.5, 0.01)),
-        ("log", 0.5, 7.0, (0.5, 7.0)),
-        ("power", 0.5, 1.5, (0.5, 1.5)),
-        ("power", 0.5, 3.0, (0.5, 2.0)),
+        ("log", 0.5, 0.3, (0.5, 0.3)), ("log", -1.0, 0.3, (0.01, 0.3)), ("log", 0.5, -1.0, (0.5, 0.01)),
+        ("log", 0.5, 7.0, (0.5, 7.0)), ("power", 0.5, 1.5, (0.5, 1.5)), ("power", 0.5, 3.0, (0.5, 2.0)),
         ("power", -0.5, -3.0, (0.01, 0.01)),
     ],
-)
+)  # fmt: skip
 def test_parameters_act_inside_their_bounds_and_learn_outside_of_them(
     form: Literal["log", "power"], size: float, shape: float, inside: tuple[float, float]
 ) -> None:

@@ -116,26 +116,18 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
     {"spectrum": "yarn", "factor": 8.0, "original_length": 40, "ramp": "rotations", "beta_fast": 9.0},
     {"spectrum": "yarn", "factor": 2.0, "original_length": 300, "truncate": False, "attention_factor": 1.3},
     {
-        "spectrum": "yarn",
-        "factor": 40.0,
-        "original_length": 40,
-        "mscale": 1.0,
-        "mscale_all_dim": 0.707,
+        "spectrum": "yarn", "factor": 40.0, "original_length": 40, "mscale": 1.0, "mscale_all_dim": 0.707,
         "fraction": 0.5,
     },
     {
-        "spectrum": "longrope",
-        "factor": 4.0,
-        "original_length": 5,
-        "short_factor": (1.0, 1.1, 1.2, 1.4),
-        "long_factor": (1.5, 2.0, 3.0, 9.0),
-        "unscaled_first": 2,
+        "spectrum": "longrope", "factor": 4.0, "original_length": 5, "short_factor": (1.0, 1.1, 1.2, 1.4),
+        "long_factor": (1.5, 2.0, 3.0, 9.0), "unscaled_first": 2,
     },
     {"spectrum": "llama3", "factor": 8.0, "original_length": 64, "base": 100.0},
     {"spectrum": "llama3", "factor": 8.0, "original_length": 64, "base": 100.0, "high_frequency_factor": 1.0},
     {"spectrum": "proportional", "share": 0.5},
     {"spectrum": "hope", "original_length": 64},
-)
+)  # fmt: skip
 def rope(case: Case) -> Expected:
     o = case.options
     turned = int(case.q_HSK.shape[-1] * o.get("fraction", 1.0))

@@ -11,12 +11,6 @@ from clockhands.runs.recipe.recipe import (
 from clockhands.runs.recipe.tables import apply_overrides, inherit_tables
 
 __all__ = [
-    "Recipe",
-    "apply_overrides",
-    "inherit_tables",
-    "load_recipe",
-    "make_recipe",
-    "read_tables",
-    "read_training_overrides",
-    "vary_recipe",
-]
+    "Recipe", "apply_overrides", "inherit_tables", "load_recipe", "make_recipe", "read_tables",
+    "read_training_overrides", "vary_recipe",
+]  # fmt: skip

@@ -121,13 +121,10 @@ class Recipe:
         if not {"tokens", "size"} & set(known["batches"]):
             sections["batches"] = replace(sections["batches"], size=DEFAULT_SIZES[model.architecture])
         resolved = {
-            "data": {"corpus": corpus, **data},
-            "tokenizer": asdict(sections["tokenizer"]),
-            "model": make_model_table(model),
-            "position": known["position"],
-            "batches": asdict(sections["batches"]),
+            "data": {"corpus": corpus, **data}, "tokenizer": asdict(sections["tokenizer"]),
+            "model": make_model_table(model), "position": known["position"], "batches": asdict(sections["batches"]),
             "training": asdict(sections["training"]),
-        }
+        }  # fmt: skip
         return cls(corpus, data, sections["tokenizer"], model, sections["batches"], sections["training"], resolved)
 
     def to_toml(self) -> str:

@@ -387,28 +387,17 @@ class Llama3(Spectrum):
 
 
 SPECTRA: dict[str, type[Spectrum]] = {
-    "default": Plain,
-    "linear": Linear,
-    "ntk": NTK,
-    "dynamic": Dynamic,
-    "yarn": YaRN,
-    "longrope": LongRoPE,
-    "llama3": Llama3,
-    "proportional": Proportional,
-    "hope": HoPE,
-}
+    "default": Plain, "linear": Linear, "ntk": NTK, "dynamic": Dynamic, "yarn": YaRN, "longrope": LongRoPE,
+    "llama3": Llama3, "proportional": Proportional, "hope": HoPE,
+}  # fmt: skip
 """The spectra by the names that recipes have for them."""
 for _kind in SPECTRA.values():
     _kind.__init__ = explain_call(_kind.__init__)  # type: ignore[method-assign]
 _HF_NAMES = {
-    "factor": "factor",
-    "original_length": "original_max_position_embeddings",
-    "beta_fast": "beta_fast",
-    "beta_slow": "beta_slow",
-    "truncate": "truncate",
-    "low_frequency_factor": "low_freq_factor",
+    "factor": "factor", "original_length": "original_max_position_embeddings", "beta_fast": "beta_fast",
+    "beta_slow": "beta_slow", "truncate": "truncate", "low_frequency_factor": "low_freq_factor",
     "high_frequency_factor": "high_freq_factor",
-}
+}  # fmt: skip
 """What transformers calls the options that it has as they are."""
 NEEDS = {
     "factor": "how many times longer than trained the texts are (with 1 it would be plain RoPE)",
