@@ -101,12 +101,17 @@ def test_rows_that_cannot_be_told_apart_or_read(tmp_path: Path, name: str, conte
         list(read_rows(tmp_path / name))
 
 
-def test_half_a_surrogate_pair_is_no_text(tmp_path: Path) -> None:
-    from clockhands.data import open_corpus
-
-    (tmp_path / "t.jsonl").write_text(json.dumps({"text": "\ud800"}))
-    with pytest.raises(DataError, match=r"line 1: column 'text' holds '\\ud800', which is not text"):
-        open_corpus("table", train=str(tmp_path / "t.jsonl"), text="text")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.jsonl", json.dumps({"text": "\ud800"}), r"line 1: column 'text' holds '\\ud800', which is not text"),
+        ("a.csv", "title,body\nx,y\n", r"no column 'text', which data\.text names .*; set data\.text=title"),
+    ],
+)
+def test_a_column_that_holds_no_documents(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        open_corpus("table", train=str(tmp_path / name), text="text")
 
 
 @pytest.mark.parametrize("encoding", ["zzz", "rot13", "a\0b", "undefined"])
@@ -164,12 +169,6 @@ def test_the_first_message_has_all_that_is_to_be_set(tmp_path: Path, name: str, 
 def test_the_keys_of_the_hub_are_named_and_work(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(HUB)
     assert follow(tmp_path / "a.jsonl")[1] == {Pair("eins", "one"), Pair("zwei", "two")}
-
-
-def test_a_column_of_documents_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("title,body\nx,y\n")
-    with pytest.raises(DataError, match=r"no column 'text', which data\.text names .*; set data\.text=title"):
-        open_corpus("table", train=str(tmp_path / "a.csv"), text="text")
 
 
 cells = st.text(st.sampled_from('ab "\t\n,=ä'), max_size=8)

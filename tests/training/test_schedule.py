@@ -23,7 +23,7 @@ from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial_runner import run_trial
 from clockhands.errors import ConfigError
-from clockhands.model.config import TransformerConfig, make_preset
+from clockhands.model.config import make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import Recipe, TrainingData, TrainingStopped, resume, train, vary_recipe
@@ -250,10 +250,6 @@ def test_constant_rises_once() -> None:
 CPU, TINY = torch.device("cpu"), make_preset("tiny")
 
 
-def wide() -> TransformerConfig:
-    return make_preset("paper-base")
-
-
 def let_processor_have_bf16(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
     """What torch says of the processor; the products are right, and slow, where it is emulated."""
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has, raising=False)
@@ -263,7 +259,7 @@ def let_processor_have_bf16(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
 @pytest.mark.parametrize(("has", "name"), [(True, "bf16"), (False, "fp32")])
 def test_auto_takes_bf16_on_a_cpu_that_has_it(has: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     let_processor_have_bf16(monkeypatch, has)
-    assert choose_precision(Training(max_steps=1), wide(), CPU) == Precision(name, "cpu")
+    assert choose_precision(Training(max_steps=1), make_preset("paper-base"), CPU) == Precision(name, "cpu")
     assert choose_precision(Training(max_steps=1), TINY, CPU) == Precision("fp32", "cpu"), "too narrow to gain"
 
 

@@ -154,21 +154,16 @@ def run(options: Options) -> int:
         options = replace(options, threads=1)  # small tensors: more threads only wait for each other
     prepare(options)
     if options.list:
-        return _list_checks(split_names(options.only))
+        from clockhands.checking.checks.check import select
+
+        checks = select(split_names(options.only), optional=True)
+        groups = [check.name.partition(".")[0] for check in checks]
+        # A group may be spread over several modules, one of the user's own among them.
+        for check in sorted(checks, key=lambda check: groups.index(check.name.partition(".")[0])):
+            print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
+        return 0
     names = ("tiny", "dtype", "device", "weights", "trust_remote_code", "served")
     return _check_model(options, {name: getattr(options, name) for name in names})
-
-
-def _list_checks(only: list[str] | None) -> int:
-    """Print what each check asserts and catches, by group; return 0."""
-    from clockhands.checking.checks.check import select
-
-    checks = select(only, optional=True)
-    groups = [check.name.partition(".")[0] for check in checks]
-    # A group may be spread over several modules, one of the user's own among them.
-    for check in sorted(checks, key=lambda check: groups.index(check.name.partition(".")[0])):
-        print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
-    return 0
 
 
 def _check_model(options: Options, opening: dict[str, Any]) -> int:

@@ -119,7 +119,14 @@ def run(options: Options) -> int:
     if not (is_run(options.run) or options.text):
         read_checked_config(options.run, trust_remote_code=True)  # which says where there is no model at all
         raise UsageError(f"{options.run} is no run, so it has no corpus of its own; give --text FILE")
-    opened = _open(options)
+    import_engine()
+    from clockhands.generation.translate import open_quickly
+
+    position = read_positions(options)
+    # A translator is opened in the quickest way where the options ask for nothing else.
+    is_usual = not position and not list_given(options, (*options_of(Opening), "device", "text"))
+    opened: Run | PlainRun | LanguageModel | None = open_quickly(Path(options.run), search) if is_usual else None
+    opened = opened or open_model(options, position)
     with ProgressCounter() as progress:
         if isinstance(opened, PlainRun) or (isinstance(opened, Run) and opened.architecture == "encoder-decoder"):
             what, results, vocabulary = _evaluate_translator(opened, options, search, progress)
@@ -144,17 +151,6 @@ def run(options: Options) -> int:
     for length, result in results.items():
         _print_result(length, result, vocabulary)
     return 0
-
-
-def _open(options: Options) -> Run | PlainRun | LanguageModel:
-    """Open the model: a translator in the quickest way where the options ask for nothing else."""
-    import_engine()
-    from clockhands.generation.translate import open_quickly
-
-    position = read_positions(options)
-    is_usual = not position and not list_given(options, (*options_of(Opening), "device", "text"))
-    plain = open_quickly(Path(options.run), options.make_search(options.batch)) if is_usual else None
-    return open_model(options, position) if plain is None else plain
 
 
 def _evaluate_translator(opened: Run | PlainRun, options: Options, search: Search, progress: CountProgress) -> Results:

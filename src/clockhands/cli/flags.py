@@ -33,14 +33,14 @@ from clockhands.options import Option, check_value, convert, options_of, parse
 Options = TypeVar("Options")
 
 
-class FlagMark(Enum):
+class _FlagMark(Enum):
     """What else an annotation says of a flag."""
 
     POSITIONAL = "no flag, but a word in its place"
     REPEATED = "a flag that is given once for each value"
 
 
-POSITIONAL, REPEATED = FlagMark.POSITIONAL, FlagMark.REPEATED
+POSITIONAL, REPEATED = _FlagMark.POSITIONAL, _FlagMark.REPEATED
 
 
 @cache
@@ -119,7 +119,7 @@ def _read_annotation(type_: Any) -> tuple[Any, tuple[Any, ...]]:
     if typing.get_origin(type_) is not Annotated:
         return type_, ()
     inner, *marks = typing.get_args(type_)
-    own = tuple(mark for mark in marks if isinstance(mark, (str, FlagMark)))
+    own = tuple(mark for mark in marks if isinstance(mark, (str, _FlagMark)))
     # A range stays a part of the type.
     return (type_, own) if len(own) < len(marks) else (inner, own)
 

@@ -97,7 +97,10 @@ def run(options: Options) -> int:
         for t in done
     )
     if options.output:
-        _write(lines, options.output, _count_sentences(options))
+        total = 0  # of a pipe, and of a file that cannot be read to its end
+        with suppress(ClockhandsError):
+            total = sum(1 for _ in _read_sentences(options)) if options.text or options.input else 0
+        _write(lines, options.output, total)
         return 0
     for line in lines:
         print(line, flush=True, file=get_raw_output())
@@ -128,13 +131,6 @@ def _write(lines: Iterator[str], path: str, total: int) -> None:
         )
         said.exit_code = 130 if stopped else getattr(fault, "exit_code", 1)
         raise said from fault
-
-
-def _count_sentences(options: Options) -> int:
-    """Return how many sentences there are; 0 of a pipe, and of a file that cannot be read to its end."""
-    with suppress(ClockhandsError):
-        return sum(1 for _ in _read_sentences(options)) if options.text or options.input else 0
-    return 0
 
 
 def _read_sentences(options: Options) -> Iterator[str]:

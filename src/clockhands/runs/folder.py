@@ -143,7 +143,7 @@ def add_facts(folder: Path, **facts: Any) -> None:
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class _RunFacts:
     """What ``run.json`` says of a run, as far as anything depends on it."""
 
     finished: bool = False
@@ -160,7 +160,7 @@ class RunFacts:
 def read_record(path: Path) -> dict[str, Any]:
     """Read ``run.json``. Raises CheckpointError if it is damaged, or lacks the size and step of a finished run."""
     record = read_json(path)
-    options = options_of(RunFacts)
+    options = options_of(_RunFacts)
     _, faults = check_options({key: record[key] for key in options if key in record}, options, RECORD, prefix="")
     if record.get("finished"):
         faults += [f"{key} is missing" for key in ("step", "parameters") if key not in record]

@@ -272,21 +272,16 @@ def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> li
     return sorted(steps, key=lambda path: (losses.get(steps[path], math.inf), steps[path]))[:count]
 
 
-def _select_planned(saved: Sequence[Path], training: Training, end: int) -> list[Path]:
-    """Return the checkpoints that the recipe asks for: every ``save_steps`` steps, and the end; without it all.
+def select_averaged(folder: Path, training: Training, losses: dict[int, float], end: int) -> list[Path]:
+    """Return the checkpoints whose mean is the model of a run that ended after ``end`` steps.
 
+    They are the last or best of those that the recipe plans: every ``save_steps`` steps, and the end; without it all.
     Training resumes from what a stop saved in between, and nothing else uses that: a run that was stopped averages and
     keeps the checkpoints of one that was not.
     """
-    steps = {path: checkpoints.get_step(path) for path in saved}
-    every = training.save_steps or 1
-    return [path for path, step in steps.items() if step % every == 0 or step == end]
-
-
-def select_averaged(folder: Path, training: Training, losses: dict[int, float], end: int) -> list[Path]:
-    """Return the checkpoints whose mean is the model of a run that ended after ``end`` steps."""
-    planned = _select_planned(checkpoints.list_checkpoints(folder), training, end)
-    return planned[-training.keep :] if training.average == "last" else rank_best(planned, losses, training.keep)
+    steps = {path: checkpoints.get_step(path) for path in checkpoints.list_checkpoints(folder)}
+    planned = [path for path, step in steps.items() if step % (training.save_steps or 1) == 0 or step == end]
+    return rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
 
 
 def discard(folder: Path, training: Training, losses: dict[int, float], end: int) -> None:
@@ -295,10 +290,9 @@ def discard(folder: Path, training: Training, losses: dict[int, float], end: int
     All but the newest, the last or best ``keep`` planned ones, and the one whose weights are exported.
     """
     saved = checkpoints.list_checkpoints(folder)
-    planned = _select_planned(saved, training, end)
-    kept = rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
+    kept = [*select_averaged(folder, training, losses, end), select_lowest(saved, training, losses)]
     for path in saved[:-1]:
-        if path not in (*kept, select_lowest(saved, training, losses)):
+        if path not in kept:
             checkpoints.remove_checkpoint(path)
 
 

@@ -234,20 +234,6 @@ def _rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
     return [*" ".join(pairs).split(), "?", *shuffle(symbols[mark + 1 :], rng)]
 
 
-def _draw_binary(length: int, rng: random.Random, *, operator: str) -> Symbols:
-    """Draw two numbers above 0, their lowest bit first, with an operator between them."""
-    size_of_first = rng.randrange(1, length - 1)
-    sizes = (size_of_first, length - 1 - size_of_first)
-    first, second = (f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in sizes)
-    return [*first, operator, *second]
-
-
-def _solve_binary(symbols: Symbols, *, operator: str) -> Symbols:
-    """Return the sum or product, its lowest bit first."""
-    first, second = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
-    return list(f"{first + second if operator == '+' else first * second:b}"[::-1])
-
-
 def _draw_addition(length: int, rng: random.Random) -> Symbols:
     """Draw two decimal numbers as people write them, with + between them."""
     first = rng.randrange(1, length - 1)
@@ -262,17 +248,24 @@ def _rearrange_addition(symbols: Symbols, rng: random.Random) -> Symbols:
     return symbols if any(len(part) > 1 and part[0] == "0" for part in parts) else moved
 
 
-def _rearrange_binary(symbols: Symbols, rng: random.Random, *, operator: str) -> Symbols:
-    """Shuffle the bits of both numbers, unless one would be 0."""
-    moved = _shuffle_among(symbols, rng, groups=("01",))
-    return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
-
-
 def _make_binary(operator: str) -> Algorithm:
-    return Algorithm(
-        partial(_draw_binary, operator=operator), partial(_solve_binary, operator=operator),
-        partial(_rearrange_binary, operator=operator), 3,
-    )  # fmt: skip
+    """Make the task of two binary numbers above 0, their lowest bit first, with an operator between them."""
+
+    def draw(length: int, rng: random.Random) -> Symbols:
+        first = rng.randrange(1, length - 1)
+        parts = [f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in (first, length - 1 - first)]
+        return [*parts[0], operator, *parts[1]]
+
+    def solve(symbols: Symbols) -> Symbols:
+        first, second = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
+        return list(f"{first + second if operator == '+' else first * second:b}"[::-1])
+
+    def rearrange(symbols: Symbols, rng: random.Random) -> Symbols:
+        """Shuffle the bits of both numbers, unless one would be 0."""
+        moved = _shuffle_among(symbols, rng, groups=("01",))
+        return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
+
+    return Algorithm(draw, solve, rearrange, 3)
 
 
 def _make_letters(alphabet: str, solve: Callable[[Symbols], Symbols]) -> Algorithm:
