@@ -165,8 +165,3 @@ def count_cached_tokens(cache: KVCache | None) -> int | Tensor:
     """Return the number of cached tokens; while a static cache is traced, it is known only as a tensor."""
     past = 0 if cache is None else cache.get_seq_length()
     return past if isinstance(past, int) or torch.compiler.is_compiling() else int(past)
-
-
-def get_cache_capacity(cache: KVCache | None) -> int:
-    """Return how many tokens a cache of fixed size can hold; 0 without a cache."""
-    return 0 if cache is None else int(cache.layers[0].max_cache_len)

@@ -12,7 +12,7 @@ from torch import nn
 from clockhands.errors import PositionError, UsageError
 from clockhands.model.block import InputLayer
 from clockhands.model.config import TransformerConfig
-from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity, refuse_padding_after_tokens
+from clockhands.model.kv_cache import KVCache, count_cached_tokens, refuse_padding_after_tokens
 from clockhands.model.layers import ACTIVATIONS, FusedLinear, make_norm
 from clockhands.model.masks import (
     EncodedSource,
@@ -280,4 +280,5 @@ class Transformer(nn.Module):
                 f"{stack.position_config.name} computes positions from a layer's input, and cannot be traced with a "
                 f"cache; pass use_cache=False, or do not compile the model"
             )
-        return counted_BS, Placement(pos, pos, make_static_cache_mask(tokens, past, get_cache_capacity(cache)))
+        capacity = 0 if cache is None else int(cache.layers[0].max_cache_len)
+        return counted_BS, Placement(pos, pos, make_static_cache_mask(tokens, past, capacity))
