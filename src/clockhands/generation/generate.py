@@ -166,21 +166,24 @@ def generate(
             raise CheckpointError(explain_overflow(model.source))
         return scores_BV
 
-    search: dict[str, Any] = {"num_beams": beam, "do_sample": beam == 1 and temperature != 0}
-    if search["do_sample"]:
-        # transformers takes no other number than a float as a temperature
-        chosen = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
-        chosen |= {name: value for name, value in sampling.items() if value is not None}
-        search |= {**chosen, "temperature": float(chosen["temperature"])}
     forked = [model.device] if model.device.type == "cuda" else []  # the caller's generators stay as they are
     with torch.random.fork_rng(forked, enabled=seed is not None), torch.inference_mode():
         if seed is not None:
             torch.manual_seed(seed)
         written_NS = model.model.generate(
             input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, num_return_sequences=samples,
-            max_new_tokens=tokens, logits_processor=[refuse_overflow], **search,
+            max_new_tokens=tokens, logits_processor=[refuse_overflow], **_make_search(beam, sampling),
         )  # fmt: skip
     return [prompt + text for text in own.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
+
+
+def _make_search(beam: int, sampling: dict[str, float | int | None]) -> dict[str, Any]:
+    """Return the arguments of ``generate`` of transformers that say how tokens are chosen."""
+    if beam > 1 or sampling["temperature"] == 0:
+        return {"num_beams": beam, "do_sample": False}
+    chosen = {name: value for name, value in sampling.items() if value is not None}
+    temperature = float(chosen.pop("temperature", 0.8))  # transformers takes no other number
+    return {"num_beams": 1, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0, **chosen}
 
 
 def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
