@@ -42,9 +42,7 @@ def test_a_mask_made_in_inference_mode_serves_training_too() -> None:
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(128, 128), (70, 200)])
-def test_the_kernel_gives_what_the_reference_gives(
-    masked: bool, queries: int, keys: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kernel_is_the_reference(masked: bool, queries: int, keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the compiler, which takes a minute; ``test_compiled`` has it."""
     monkeypatch.setattr(flex, "_compile_flex_attention", lambda: flex_attention)
     check(Alibi(4), queries, keys, masked)

@@ -92,9 +92,7 @@ SINKS = {"a head": (HEADS, 1), "a row and head": (2, HEADS, 1), "a query": (2, H
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("sinks", SINKS)
 @pytest.mark.parametrize("kind", MASKS)
-def test_output_and_gradients_are_those_of_a_softmax_with_one_more_column(
-    kind: str, sinks: str, dtype: torch.dtype
-) -> None:
+def test_output_and_gradients_are_of_a_softmax_with_one_more_column(kind: str, sinks: str, dtype: torch.dtype) -> None:
     options: dict[str, Any] = dict(MASKS[kind])
     mask = options.get("attn_mask", torch.ones(21, 21, dtype=torch.bool))
     wide = torch.promote_types(dtype, torch.float32)
@@ -134,15 +132,12 @@ def make_request_with_sinks(queries: int, keys: int, value_width: int = WIDTH, *
 @pytest.mark.parametrize(
     ("case", "fused"),
     [
-        (make_request_with_sinks(9, 9, causal=True), True),
-        (make_request_with_sinks(1, 9, causal=True), True),
-        (make_request_with_sinks(9, 9, value_width=4), True),
-        (make_request_with_sinks(9, 9, value_width=12), False),
-        (make_request_with_sinks(9, 9, scale=-0.5, causal=True), True),
-        (make_request_with_sinks(9, 0), False),
+        (make_request_with_sinks(9, 9, causal=True), True), (make_request_with_sinks(1, 9, causal=True), True),
+        (make_request_with_sinks(9, 9, value_width=4), True), (make_request_with_sinks(9, 9, value_width=12), False),
+        (make_request_with_sinks(9, 9, scale=-0.5, causal=True), True), (make_request_with_sinks(9, 0), False),
         (make_request_with_sinks(0, 0), False),
     ],
-)
+)  # fmt: skip
 def test_what_the_kernel_does_not_take_is_computed_all_the_same(case: Any, fused: bool) -> None:
     arguments, options = case
     assert fuses_sinks(make_request(*arguments, **options)) is fused

@@ -354,9 +354,7 @@ def test_check_reads_a_model_with_a_scheme_and_extend_refuses_it() -> None:
          "Not so in layers 2 and 4: nothing is rotated there."),
     ],
 )  # fmt: skip
-def test_evaluate_and_inspect_read_the_scheme(
-    scheme: Scheme, layers: list[int] | None, kernel: str, sentence: str
-) -> None:
+def test_evaluate_and_inspect_read_it(scheme: Scheme, layers: list[int] | None, kernel: str, sentence: str) -> None:
     """The loss is that of the logits that the model itself gives with the scheme; its untrained control has it too."""
     from clockhands.generation.score import cut_evaluation_windows
     from clockhands.models import LanguageModel

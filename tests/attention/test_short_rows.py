@@ -60,8 +60,7 @@ def test_dropout_is_that_of_pytorch_to_the_number() -> None:
         else:
             out = F.scaled_dot_product_attention(*leaves, is_causal=True, dropout_p=0.3)
         results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(*results, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "alibi", "t5", "window", "temperature"])

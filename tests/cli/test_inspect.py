@@ -197,7 +197,7 @@ def test_a_model_without_a_tokenizer(weights: Path, capsys: Capture) -> None:
         (["--tokenizer", "{}/model"], 1, "holds no tokenizer: none of its files lists any tokens"),
     ],
 )
-def test_tokenizers_and_ids_that_are_refused(
+def test_refused_tokenizers_and_ids(
     arguments: list[str], code: int, message: str, weights: Path, capsys: Capture
 ) -> None:
     given = [word.format(weights) for word in arguments]

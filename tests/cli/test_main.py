@@ -144,9 +144,7 @@ def test_nul_in_an_argument_is_one_message(verb: str, capsys: Capture) -> None:
         (RecursionError(), "the input nests lists or tables too deeply to be read"),
     ],
 )
-def test_what_the_machine_cannot_hold_is_one_message(
-    fault: Exception, said: str, monkeypatch: Patch, capsys: Capture
-) -> None:
+def test_what_no_memory_holds_is_one_message(fault: Exception, said: str, monkeypatch: Patch, capsys: Capture) -> None:
     def fail(_: object) -> int:
         raise fault
 
@@ -155,9 +153,7 @@ def test_what_the_machine_cannot_hold_is_one_message(
     assert capsys.readouterr().err == f"clockhands: {said}\n"
 
 
-def test_memory_that_torch_does_not_get_is_one_message_and_other_faults_are_not(
-    monkeypatch: Patch, capsys: Capture
-) -> None:
+def test_memory_that_torch_lacks_is_one_message_and_other_faults_are_not(monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr("clockhands.cli.tour.run", lambda _: torch.empty(2**50))
     assert main(["tour"]) == 1
     assert capsys.readouterr().err == f"clockhands: {NO_MEMORY}\n"

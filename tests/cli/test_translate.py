@@ -86,9 +86,7 @@ def test_standard_input_as_json(translator: Run, monkeypatch: Patch, capsys: Cap
     assert all(row["score"] < 0 for row in rows)
 
 
-def test_attention_is_drawn_and_not_overwritten(
-    translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture
-) -> None:
+def test_attention_is_drawn_but_only_once(translator: Run, tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     command = ["translate", str(translator.path), "Tom saw Anna", "--attention", str(tmp_path / "a.svg")]
     assert main(command) == 0
     out, err = capsys.readouterr()

@@ -192,9 +192,7 @@ def _make_mask(*_: Any, **settings: Any) -> Tensor | None:
 
 @pytest.mark.parametrize(("name", "without"), CASES)
 @torch.no_grad()
-def test_the_model_with_our_schemes_gives_its_own_logits(
-    name: str, without: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_with_our_schemes_gives_its_logits(name: str, without: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In float64, so that models that differ cannot pass as the rounding of equal ones; also without a feature."""
     peer, text = PEERS[name], words(2, LENGTH)
     theirs = make_tiny(name, without)

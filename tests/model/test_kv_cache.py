@@ -105,9 +105,7 @@ QUANTIZED = [Rounding, *(found for found in [getattr(cache_utils, "Fp8QuantizedL
 
 @pytest.mark.parametrize("layer", QUANTIZED)
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_quantized_cache_serves_where_no_position_rides_with_the_keys_and_is_refused_elsewhere(
-    name: str, layer: type
-) -> None:
+def test_a_quantized_cache_serves_only_where_no_position_rides_with_the_keys(name: str, layer: type) -> None:
     made = model(decoder=scheme(name))
     if depends_on_length(made):
         pytest.skip(f"{name} declares that what a token gets changes with the length")
@@ -128,9 +126,7 @@ def test_a_quantized_cache_serves_where_no_position_rides_with_the_keys_and_is_r
     ("layer", "options"), [(DynamicSlidingWindowLayer, {}), (StaticSlidingWindowLayer, {"max_cache_len": 20})]
 )
 @pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi", "xpos", "repo"])
-def test_trap_26_a_cache_that_forgets_is_refused_as_soon_as_it_has(
-    name: str, layer: type, options: dict[str, int]
-) -> None:
+def test_trap_26_a_cache_that_forgot_is_refused_at_once(name: str, layer: type, options: dict[str, int]) -> None:
     made = model(decoder=scheme(name))
     with pytest.raises(PositionError, match=r"of 6 keys the cache kept 4, and this model attends to all of them"):
         step_by_step(made, cache_of(made, layer, sliding_window=4, **options))

@@ -35,9 +35,7 @@ LLAMA3 = {
         ({"base": 500_000.0}, {"rope_type": "default", "rope_theta": 500_000.0}),
     ],
 )
-def test_the_logits_are_those_of_transformers(
-    overrides: dict[str, Any], theirs: dict[str, Any], tmp_path: Path
-) -> None:
+def test_logits_are_those_of_transformers(overrides: dict[str, Any], theirs: dict[str, Any], tmp_path: Path) -> None:
     folder = save_model(tmp_path, "llama")
     config = make_config("llama", rope_parameters=theirs)
     reference = LlamaForCausalLM.from_pretrained(folder, config=config).eval()

@@ -163,9 +163,7 @@ def test_what_was_written_again_goes_with_the_model(
     assert not scratch.exists()
 
 
-def test_weights_are_streamed_where_they_do_not_fit(
-    llama: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
-) -> None:
+def test_weights_that_do_not_fit_are_streamed(llama: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged) -> None:
     shards = json.loads((llama / "model.safetensors.index.json").read_text())
     size = shards["metadata"]["total_size"]
     for free, streamed in ((size * 1.3, False), (size * 1.2, True)):  # 0.8 of it may be weights

@@ -37,9 +37,7 @@ class Files:
             (folder / name).write_text("new")
 
 
-def test_an_export_that_fails_midway_leaves_no_mixture_that_opens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_fails_leaves_no_mixture_that_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     export_model(tmp_path, Files())  # type: ignore[arg-type]
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         "config.json": "new",
@@ -161,9 +159,7 @@ def test_the_command_sends_the_same_in_a_process_of_its_own(run: Run, hub: Any) 
     assert {"README.md", "config.json", "model.safetensors", "modeling_clockhands.py"} <= set(hub.committed)
 
 
-def test_private_is_not_promised_of_a_repository_that_is_public(
-    run: Run, here: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_private_is_not_promised_of_what_is_public(run: Run, here: Any, capsys: pytest.CaptureFixture[str]) -> None:
     here.is_private = False
     assert main(["push", str(run.path), "me/numbers", "--private"]) == 2
     assert len(here.created) == 1 and here.committed == {} and "is there and public" in capsys.readouterr().err

@@ -138,9 +138,7 @@ def test_a_page_changes_where_results_do(advice: ModuleType, monkeypatch: pytest
         assert (advice.ONLY_WORSE in text) is (heading == "When not to take it")
 
 
-def test_what_is_planned_and_has_no_result_is_not_called_unmeasured(
-    advice: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_only_planned_is_not_called_unmeasured(advice: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("collect_measured", "collect_checked"):
         monkeypatch.setattr(advice, name, dict)
     told = "\n".join(advice.write_advice(make_page("sinks")))

@@ -232,7 +232,7 @@ def test_what_is_masked_stays_masked(name: str, options: Options, causal: bool) 
 
 @every("dtype", CAUSAL)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
-def test_trap_01_dtype_in_is_dtype_out_and_angles_stay_exact(
+def test_trap_01_dtype_stays_and_angles_are_exact(
     name: str, options: Options, causal: bool, dtype: torch.dtype
 ) -> None:
     scheme = make(name, options, causal)

@@ -37,9 +37,7 @@ def test_later_tokens_change_earlier_ones_exactly_where_declared(name: str, opti
 
 
 @every("real", CAUSAL)
-def test_positions_between_the_integers_are_taken_exactly_where_declared(
-    name: str, options: Options, causal: bool
-) -> None:
+def test_positions_between_integers_are_taken_where_declared(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     data = inputs(scheme)
     whole_run, whole_vectors = run(scheme, data, causal), encoded(scheme, data.pos)

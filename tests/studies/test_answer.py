@@ -142,9 +142,7 @@ def test_a_reading_is_said_where_its_verdicts_came_out() -> None:
         ("sum-or-concatenate", "gpu", "concatenate 48 + 16", "concatenate 192 + 64: 50.0"),
     ],
 )
-def test_a_size_without_a_variant_of_the_answer_tells_what_it_measured(
-    name: str, size: str, absent: str, said: str
-) -> None:
+def test_a_size_without_a_variant_tells_what_it_measured(name: str, size: str, absent: str, said: str) -> None:
     study = STUDIES[name]
     plan = study.make_plan(size=size)
     trials = [

@@ -117,9 +117,7 @@ def test_other_digests_are_another_plan(tmp_path: Path) -> None:
     assert study.make_plan().fingerprint != STUDIES["real-translation"].make_plan().fingerprint
 
 
-def test_the_command_asks_for_the_text_and_refuses_it_elsewhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_asks_for_text_and_refuses_it_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "real-translation", "--dry-run"]) == 2
     error = capsys.readouterr().err
     assert "needs text that does not come with Clockhands" in error and "github.com/multi30k/dataset" in error

@@ -314,9 +314,7 @@ def test_a_whole_number_may_be_written_with_an_exponent() -> None:
         ({}, {"data.corpus": "stdlb", "data.limit": "5"}, {"unknown corpus 'stdlb'"}),
     ],
 )  # fmt: skip
-def test_a_fault_is_told_where_it_is_and_nowhere_else(
-    tables: dict[str, Any], settings: dict[str, str], expected: set[str]
-) -> None:
+def test_a_fault_is_told_only_where_it_is(tables: dict[str, Any], settings: dict[str, str], expected: set[str]) -> None:
     found = faults({"data": {"corpus": "numbers"}, "training": {"max_steps": 9}, **tables}, settings, written=True)
     assert len(found) == len(expected)
     assert all(any(sentence.startswith(start) for sentence in found) for start in expected), found

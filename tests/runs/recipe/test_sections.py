@@ -27,9 +27,7 @@ from clockhands.runs.recipe.sections import Batching, Tokenization, Training
         (Tokenization, {"name": "x", "lowercase": True}, "tokenizer.lowercase is for a tokenizer learned here"),
     ],
 )
-def test_values_that_contradict_each_other_are_one_sentence(
-    section: type[Any], values: dict[str, Any], words: str
-) -> None:
+def test_values_that_contradict_are_one_sentence(section: type[Any], values: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         section(**values)
     (fault,) = caught.value.faults

@@ -26,9 +26,7 @@ def bias(scheme: T5Bias, queries: int, keys: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("buckets", "furthest"), SETTINGS)
 @pytest.mark.parametrize("both", [True, False])
-def test_trap_32_buckets_and_their_direction_are_those_of_t5_and_x_transformers(
-    buckets: int, furthest: int, both: bool
-) -> None:
+def test_trap_32_buckets_are_those_of_t5_and_x_transformers(buckets: int, furthest: int, both: bool) -> None:
     offset = torch.arange(-600, 601)
     ours = T5Bias(2, 8, num_buckets=buckets, max_distance=furthest, bidirectional=both).bucket(-offset)
     assert torch.equal(ours, T5Attention._relative_position_bucket(offset, both, buckets, furthest))

@@ -17,9 +17,7 @@ D = HEADS * WIDTH
 @pytest.mark.parametrize("forget", [False, True], ids=["PaTH", "PaTH-FoX"])
 @pytest.mark.parametrize("chunk", [4, 64], ids=["many chunks", "one chunk"])
 @pytest.mark.parametrize("scale", [WIDTH**-0.5, 1.0], ids=["usual", "unscaled"])
-def test_attention_and_its_gradients_are_those_of_flash_linear_attention(
-    scale: float, chunk: int, forget: bool
-) -> None:
+def test_attention_and_gradients_are_those_of_flash_linear_attention(scale: float, chunk: int, forget: bool) -> None:
     naive = flash_linear_attention("path_attn").naive_path_attn
     ours, pos = PaTH(D, HEADS, WIDTH, forget=forget), positions.count_up(2, LENGTH)
     q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))

@@ -75,16 +75,10 @@ def wave(p: float, c: int, width: int, base: float) -> float:
 
 
 @oracle(
-    "sinusoidal",
-    {"layout": "half"},
-    {"exponent": "tensor2tensor", "layout": "half"},
-    {"base": 100.0, "amplitude": 0.3},
-    {"learned_amplitude": True, "amplitude": 2.0},
-    {"waves": "sine"},
-    {"waves": "cosine", "base": 50.0},
-    {"random_phases": True, "seed": 5},
-    {"wavelength": 7.5},
-)
+    "sinusoidal", {"layout": "half"}, {"exponent": "tensor2tensor", "layout": "half"},
+    {"base": 100.0, "amplitude": 0.3}, {"learned_amplitude": True, "amplitude": 2.0}, {"waves": "sine"},
+    {"waves": "cosine", "base": 50.0}, {"random_phases": True, "seed": 5}, {"wavelength": 7.5},
+)  # fmt: skip
 def sinusoidal(case: Case) -> Expected:
     """Vaswani et al. 2017, section 3.5; Tensor2Tensor ``get_timing_signal_1d`` for the other exponent."""
     d, o, table = case.width, case.options, empty(case)

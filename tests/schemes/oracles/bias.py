@@ -11,15 +11,9 @@ from tests.schemes.oracles.registry import Case, Expected, oracle
 
 
 @oracle(
-    "alibi",
-    {"form": "causal"},
-    {"form": "symmetric"},
-    {"form": "asymmetric"},
-    {"form": "two-sided"},
-    {"form": "broken"},
-    {"slopes": "geometric", "form": "symmetric"},
-    {"learned": True},
-)
+    "alibi", {"form": "causal"}, {"form": "symmetric"}, {"form": "asymmetric"}, {"form": "two-sided"},
+    {"form": "broken"}, {"slopes": "geometric", "form": "symmetric"}, {"learned": True},
+)  # fmt: skip
 def alibi(case: Case) -> Expected:
     """Press et al. 2022, section 3, the authors' ``get_slopes`` and, for both directions, issue 5 of their code."""
     form = case.options.get("form", "causal" if case.causal else "symmetric")

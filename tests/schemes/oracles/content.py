@@ -226,13 +226,9 @@ def transformer_xl(case: Case) -> Expected:
 
 
 @oracle(
-    "deberta",
-    {"span": 3},
-    {"span": 3, "p2c": "code"},
-    {"span": 12, "buckets": 6},
-    {"terms": "c2p", "span": 4},
+    "deberta", {"span": 3}, {"span": 3, "p2c": "code"}, {"span": 12, "buckets": 6}, {"terms": "c2p", "span": 4},
     {"terms": "p2c", "span": 4},
-)
+)  # fmt: skip
 def deberta(case: Case) -> Expected:
     """He et al. 2021, equations 4 and 13; the buckets of version 2 from its code."""
     options, scheme = case.options, case.scheme

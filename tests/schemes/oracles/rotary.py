@@ -175,12 +175,9 @@ def grape(case: Case) -> Expected:
 
 
 @oracle(
-    "axial",
-    {"axes": 2, "layout": "half", "base": 30.0, "unit": 0.7},
-    {"grid": "dealt", "layout": "half"},
-    {"axes": 3},
-    {"axes": 3, "shares": (2, 4, 2), "bases": (10.0, 50.0, 1000.0)},
-)
+    "axial", {"axes": 2, "layout": "half", "base": 30.0, "unit": 0.7}, {"grid": "dealt", "layout": "half"},
+    {"axes": 3}, {"axes": 3, "shares": (2, 4, 2), "bases": (10.0, 50.0, 1000.0)},
+)  # fmt: skip
 def axial(case: Case) -> Expected:
     """Heo et al. 2024, section 3.1, written out for the four pairs of these tests: (axis, exponent, base) of each."""
     o, turned = case.options, case.q_HSK.shape[-1]

@@ -100,9 +100,7 @@ def test_the_light_is_good_only_above_what_order_blindness_allows(
 
 
 @pytest.mark.parametrize(("quiet", "later"), [((0.0, 12.0), True), ((95.0, 99.0), False)])
-def test_without_the_factor_it_is_later_or_undecided_and_never_said_to_fail(
-    quiet: tuple[float, float], later: bool
-) -> None:
+def test_without_the_factor_it_is_later_or_undecided_and_never_fails(quiet: tuple[float, float], later: bool) -> None:
     main = Score("exact", 99.0, 98.0, 100.0, "")
     said = result_findings.describe_without_factor(main, Score("exact", sum(quiet) / 2, *quiet, ""))
     assert ("later, not never" in said) == later and ("undecided with one seed" in said) == (not later)
