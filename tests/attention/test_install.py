@@ -251,24 +251,18 @@ def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
         (lambda model: install(model, Forgetting(64, HEADS)), "Forgetting acts on the input of each layer"),
         (lambda model: install(model, RoPE(WIDTH), rotary="keep"), "would rotate them again; set rotary='off'"),
         (lambda model: install(model, PoPE(HEADS, WIDTH)), "PoPE makes queries and keys wider"),
-        (
-            lambda model: install(model, Alibi(HEADS), layers=[4]),
-            r"layers are \[4\], and .* attention layers \[0, 1, 2, 3\]",
-        ),
+        (lambda model: install(model, Alibi(HEADS), layers=[4]),
+         r"layers are \[4\], and .* attention layers \[0, 1, 2, 3\]"),
         (lambda model: install(model, "alibi"), "takes a scheme that is made"),
         (lambda model: install("llama", Alibi(HEADS)), "takes a model of transformers that is loaded, .* given str"),
         (lambda model: install(model, Alibi(HEADS), layers=[True, False]), r"layers are \[True, False\]"),
         (lambda model: install(model, Alibi(HEADS), layers=[]), r"layers are \[\], and .* \[0, 1, 2, 3\]"),
-        (
-            lambda model: install(build("bert", auto=AutoModelForMaskedLM), Alibi(HEADS)),
-            "BertForMaskedLM reads in both",
-        ),
+        (lambda model: install(build("bert", auto=AutoModelForMaskedLM), Alibi(HEADS)),
+         "BertForMaskedLM reads in both"),
         (lambda model: install(build("recurrent_gemma"), Alibi(HEADS)), "rotates by itself, which cannot be undone"),
         (lambda model: install(model, Alibi(8)), "made with num_heads=8, and LlamaAttention has 4; set num_heads=4$"),
-        (
-            lambda model: install(model, RoPE(8)),
-            r"RoPE was made with head_dim=8, and LlamaAttention has 16; set head_dim=16 \(.*RoPE has fraction\)",
-        ),
+        (lambda model: install(model, RoPE(8)),
+         r"RoPE was made with head_dim=8, and LlamaAttention has 16; set head_dim=16 \(.*RoPE has fraction\)"),
         (lambda model: install(model, Alibi(HEADS), rotary="on"), "rotary is 'on', but must be 'keep' or 'off'"),
         (
             lambda model: install(
@@ -276,13 +270,11 @@ def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
             ),
             "T5ForConditionalGeneration",
         ),
-        (
-            lambda model: install(BloomForCausalLM(BloomConfig(hidden_size=8, n_layer=1, n_head=2)), NoPosition()),
-            "BloomForCausalLM does not run through the attention interface",
-        ),
+        (lambda model: install(BloomForCausalLM(BloomConfig(hidden_size=8, n_layer=1, n_head=2)), NoPosition()),
+         "BloomForCausalLM does not run through the attention interface"),
         (lambda model: (install(model, Alibi(HEADS)), install(model, Alibi(HEADS))), "in layers .0, 1, 2, 3. already"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_installed_is_refused_with_the_reason(made: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         made(build("llama"))

@@ -88,27 +88,17 @@ MISTAKES: list[tuple[Any, str]] = [
     (lambda: Positioning(RoPE(16), layers=2).attend(5, *[heads()] * 3, POS), "is 5, but must be .*, from 0 to 1"),
     (lambda: Positioning(RoPE(16)).get_scheme("enc"), "layer is 'enc', but must be the number of a layer, from 0$"),  # type: ignore[arg-type]
     (lambda: Positioning(RoPE(16)).attend(0, *[heads()] * 3, POS, cache=True), r"cache is True, but must be a Cache"),  # type: ignore[misc,arg-type]
-    (
-        cached(POS, heads(), heads(), schemes=(RoPE(16), RoPE(16, base=5e5))),
-        r"filled under RoPE\(16\), and this layer has RoPE\(16, ba",
-    ),
+    (cached(POS, heads(), heads(), schemes=(RoPE(16), RoPE(16, base=5e5))),
+     r"filled under RoPE\(16\), and this layer has RoPE\(16, ba"),
     (cached(POS, heads(), heads()), "layer 0 holds tokens up to position 9, and the new ones begin at 0; give"),
-    (
-        lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
-        r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",
-    ),
-    (
-        lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10, 64), POS[:1].expand(3, -1)),
-        r"makes vectors \[3, 10, 64\], and embeddings are \[2, 10, 64\]",
-    ),
-    (
-        lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10).long(), POS),
-        r"embeddings are \[2, 10\] of torch.int64, but must be floats \[batch, tokens, width\]",
-    ),
-    (
-        lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(1, 10, 64)),
-        r"x is \[1, 10, 64\], and q \[2, 4, 10, 16\]; x is the input from which q was projected",
-    ),
+    (lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
+     r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]"),
+    (lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10, 64), POS[:1].expand(3, -1)),
+     r"makes vectors \[3, 10, 64\], and embeddings are \[2, 10, 64\]"),
+    (lambda: Positioning(Sinusoidal(64)).embed(torch.zeros(2, 10).long(), POS),
+     r"embeddings are \[2, 10\] of torch.int64, but must be floats \[batch, tokens, width\]"),
+    (lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(1, 10, 64)),
+     r"x is \[1, 10, 64\], and q \[2, 4, 10, 16\]; x is the input from which q was projected"),
     (lambda: Alibi(4).score_mod(POS[0], POS[0]), r"these are \[10\] and \[10\]: pass pos\[None\] for one row"),
     (lambda: RePo(64, 4, 16).locate(torch.zeros(2, 10, 64), POS, POS), "past is tensor.*must be what locate returned"),
     (lambda: positions.count_packed([[0, 0, 1]]), r"numbers of documents are \[\[0, 0, 1\]\], but must be a tensor"),  # type: ignore[arg-type]
@@ -184,11 +174,9 @@ MISTAKES: list[tuple[Any, str]] = [
     (cached(POS[:, :9]), r"positions of queries are \[2, 9\].* for each of the 10 queries"),
     (cached(POS, heads()[0]), "q is .4, 10, 16., but has four axes"),
     (cached(POS, heads(), heads(1)), r"keys \[2, 4, 10, 16\], and the new ones are \[1, 4, 10, 16\]; begin each text"),
-    (
-        lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(2, 10, 32)),
-        r"places tokens by the input of the layer, \[batch, tokens, 64\], and x is \[2, 10, 32\]",
-    ),
-]
+    (lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(2, 10, 32)),
+     r"places tokens by the input of the layer, \[batch, tokens, 64\], and x is \[2, 10, 32\]"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "sentence"), MISTAKES, ids=[sentence[:40] for _, sentence in MISTAKES])

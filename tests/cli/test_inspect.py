@@ -186,17 +186,14 @@ def test_a_model_without_a_tokenizer(weights: Path, capsys: Capture) -> None:
         (["--ids", "{}/none.npy"], 1, "there is no file"),
         (["--ids", "{}/model/config.json"], 1, "is not a .npy file of numbers"),
         (["--ids", "{}/beyond.npy"], 1, "(ids 0 to 30521) and was given the id 39"),
-        (
-            ["--ids", "{}/ids.npy", "--length", "21"],
-            2,
-            "windows of 21 tokens were asked for, but the texts of ids have",
-        ),
+        (["--ids", "{}/ids.npy", "--length", "21"], 2,
+         "windows of 21 tokens were asked for, but the texts of ids have"),
         (["--tokenizer", "{}/none"], 1, "there is no folder"),
         (["--tokenizer", "{}/ids.npy"], 1, "there is no folder"),
         (["--tokenizer", "{}/empty"], 1, "holds no tokenizer, neither"),
         (["--tokenizer", "{}/model"], 1, "holds no tokenizer: none of its files lists any tokens"),
     ],
-)
+)  # fmt: skip
 def test_refused_tokenizers_and_ids(
     arguments: list[str], code: int, message: str, weights: Path, capsys: Capture
 ) -> None:

@@ -132,17 +132,15 @@ def test_options_change_what_is_told(capsys: Capture) -> None:
         (["ropee"], "unknown scheme 'ropee'; did you mean 'rope'?"),
         (["yarnn"], "unknown scheme 'yarnn'; did you mean 'yarn'?"),
         (["yarn", "factor=8"], "options: yarn is a spectrum, and only schemes take that here; give them to clockhands"),
-        (
-            ["scaled", "--draw", "a.svg"],
-            "--draw: scaled is a transform, and only schemes take that here; name a scheme",
-        ),
+        (["scaled", "--draw", "a.svg"],
+         "--draw: scaled is a transform, and only schemes take that here; name a scheme"),
         (["rope", "bas=3"], "unknown option of rope 'bas'; did you mean 'base'?"),
         (["rope", "base"], "'base' is not of the form KEY=VALUE"),
         (["rope", "base=much"], "rope.base is 'much', but must be a number"),
         (["rope", "--draw", "rope.png"], "--draw rope.png: the format is SVG; name the file rope.svg"),
         (["--draw", "all.svg"], "--draw needs the name of a scheme"),
     ],
-)
+)  # fmt: skip
 def test_faults_are_one_message(arguments: list[str], message: str, capsys: Capture) -> None:
     assert main(["schemes", *arguments]) == 2
     assert message in capsys.readouterr().err

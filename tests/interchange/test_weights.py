@@ -107,12 +107,10 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "qwen3": ({"query_key_norm": "head"}, INTERLEAVED),
     "stablelm": ({"norm_kind": "layer"}, {"scheme": "rope", "layout": "interleaved", "fraction": 0.5}),
     "llama4_text": ({}, {"layers": [{"schemes": ["rope", {"scheme": "chunks", "size": 6}]}, TEMPERATURE]}),
-    "gemma3_text": (
-        {"norm": "sandwich", "query_key_norm": "head", "token_scale": "sqrt", "activation": "gelu-tanh"},
-        {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, {"scheme": "rope", "base": 500.0}]},
-    ),
+    "gemma3_text": ({"norm": "sandwich", "query_key_norm": "head", "token_scale": "sqrt", "activation": "gelu-tanh"},
+        {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, {"scheme": "rope", "base": 500.0}]}),
     "olmo3": ({"norm": "output", "query_key_norm": "joint"}, {"layers": [{"schemes": [INTERLEAVED, WINDOW]}, "rope"]}),
-}
+}  # fmt: skip
 EXPERT_KEYS = {
     "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "routed_scaling_factor",
     "n_group", "topk_group", "num_local_experts",

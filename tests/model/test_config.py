@@ -70,52 +70,34 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"encoder": {"scheme": "rope", "base": "x"}}, "encoder: rope.base is 'x', but must be a number"),
     ({"encoder": {"scheme": "sinusoidal", "options": 3}}, "encoder.options is 3, but must be a table"),
     ({"encoder": {"scheme": "sinusoidal", "combine": "concatenate"}}, "needs encoder.width"),
-    (
-        {"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 512}},
-        "encoder.width (d_p) is 512, but d_model is 512; d_p must leave channels to the tokens",
-    ),
+    ({"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 512}},
+     "encoder.width (d_p) is 512, but d_model is 512; d_p must leave channels to the tokens"),
     ({"encoder": {"scheme": "sinusoidal", "width": 8}}, "encoder.width is 8, but combine = 'add' takes no width"),
-    (
-        {"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 0}},
-        "encoder.width is 0, but must be at least 1",
-    ),
+    ({"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 0}},
+     "encoder.width is 0, but must be at least 1"),
     ({"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 9}}, "needs an even width"),
-    (
-        {"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
-        "leaves 504 channels to the tokens and the output needs 512",
-    ),
-    (
-        {"encoder": {"scheme": "rope", "combine": "project", "width": 8}},
-        "combine = 'project' needs a scheme that adds vectors at the token embedding; rope adds none",
-    ),
+    ({"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
+     "leaves 504 channels to the tokens and the output needs 512"),
+    ({"encoder": {"scheme": "rope", "combine": "project", "width": 8}},
+     "combine = 'project' needs a scheme that adds vectors at the token embedding; rope adds none"),
     ({"encoder": {"scheme": "rope", "every_layer": True}}, "every_layer = true needs a scheme that adds vectors"),
-    (
-        {"encoder": {"scheme": "sinusoidal", "every_layer": True, "combine": "project", "width": 8}},
-        "encoder.every_layer adds the encoding again, so combine must be 'add'",
-    ),
+    ({"encoder": {"scheme": "sinusoidal", "every_layer": True, "combine": "project", "width": 8}},
+     "encoder.every_layer adds the encoding again, so combine must be 'add'"),
     ({"encoder": {"scheme": "rope", "skip_every": 1}}, "encoder.skip_every is 1; it must be 0"),
     ({"encoder": "cope"}, "and the encoder has none; choose another scheme, or set causal_encoder = true"),
     ({"cross": "sinusoidal"}, "cross: sinusoidal acts at the token embedding or computes"),
     ({"encoder": {"scheme": "rope", "transform": "shiftd"}}, "unknown position transform 'shiftd'"),
-    (
-        {"encoder": {"scheme": "rope", "transform_options": {"maximum": 3}}},
-        "encoder.transform_options is set but encoder.transform is not: set it or remove the options",
-    ),
-    (
-        {"encoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": "x"}}},
-        "encoder.transform_options.factor is 'x', but must be a number",
-    ),
+    ({"encoder": {"scheme": "rope", "transform_options": {"maximum": 3}}},
+     "encoder.transform_options is set but encoder.transform is not: set it or remove the options"),
+    ({"encoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": "x"}}},
+     "encoder.transform_options.factor is 'x', but must be a number"),
     ({"num_kv_heads": 16}, "num_kv_heads is 16, which does not divide num_heads 8; take 8"),
     ({"cross": "cope"}, "only under a causal mask, and cross-attention has none; choose another scheme"),
-    (
-        {"encoder": {"scheme": "learned", "transform": "cape"}},
-        "cape gives real numbers, and learned takes integer positions; choose another transform, or a scheme that",
-    ),
-    (
-        {"cross": {"scheme": "rope", "transform": "scaled"}},
-        "cross.transform is set, but cross-attention reads positions as they were counted",
-    ),
-]
+    ({"encoder": {"scheme": "learned", "transform": "cape"}},
+     "cape gives real numbers, and learned takes integer positions; choose another transform, or a scheme that"),
+    ({"cross": {"scheme": "rope", "transform": "scaled"}},
+     "cross.transform is set, but cross-attention reads positions as they were counted"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "sentence"), FAULTS, ids=[sentence for _, sentence in FAULTS])

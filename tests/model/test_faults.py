@@ -29,12 +29,10 @@ from tests.model.tiny import core
         ({"experts": 2, "expert_layers": (2,)}, "expert_layers has 2, and the layers are 0 to 1"),
         ({"experts": 4, "expert_groups": 2}, "expert_groups is 2, which needs router = 'sigmoid'; router is 'softmax'"),
         ({"experts": 4, "expert_groups": 3, "router": "sigmoid"}, "must divide the 4 experts into groups of at least"),
-        (
-            {"experts": 4, "expert_groups": 2, "router": "sigmoid", "experts_per_token": 3},
-            "expert_groups_per_token is 1, but must be .* so many that the groups have 3 experts together",
-        ),
+        ({"experts": 4, "expert_groups": 2, "router": "sigmoid", "experts_per_token": 3},
+         "expert_groups_per_token is 1, but must be .* so many that the groups have 3 experts together"),
     ],
-)
+)  # fmt: skip
 def test_contradictions_are_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         core(kind="decoder", **changes)

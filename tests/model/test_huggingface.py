@@ -266,17 +266,11 @@ def test_hidden_states_of_an_encoder_that_ran_before_are_passed_on() -> None:
 REFUSALS: list[tuple[Any, type[Exception], str]] = [
     (lambda m: m(input_ids=words(1, 3)), UsageError, "the decoder has nothing to read"),
     (lambda m: m(decoder_input_ids=words(1, 3)), UsageError, "there is no source: pass input_ids"),
-    (
-        lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 1, 3), decoder_input_ids=words(1, 2)),
-        UsageError,
-        r"a padding mask is \[batch, length\]; this one has the shape \(1, 1, 3\)",
-    ),
-    (
-        lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 2), decoder_input_ids=words(1, 2)),
-        PositionError,
-        "the mask has 2 columns, but 0 cached and 3 new tokens need 3",
-    ),
-]
+    (lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 1, 3), decoder_input_ids=words(1, 2)), UsageError,
+     r"a padding mask is \[batch, length\]; this one has the shape \(1, 1, 3\)"),
+    (lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 2), decoder_input_ids=words(1, 2)), PositionError,
+     "the mask has 2 columns, but 0 cached and 3 new tokens need 3"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "error", "sentence"), REFUSALS, ids=[sentence for *_, sentence in REFUSALS])

@@ -93,32 +93,22 @@ def test_skipping_is_a_pattern_with_none() -> None:
 @pytest.mark.parametrize(
     ("position", "message"),
     [
-        (
-            {"layers": ["rope"] * 5},
-            r"decoder.layers has 5 entries and there are 4 layers; give one for each layer.* or end it with '\.\.\.'",
-        ),
-        (
-            {"layers": ["rope", "none", "rope"]},
-            r"decoder.layers has 3 entries, a pattern whose length does not divide the 4",
-        ),
+        ({"layers": ["rope"] * 5},
+         r"decoder.layers has 5 entries and there are 4 layers; give one for each layer.* or end it with '\.\.\.'"),
+        ({"layers": ["rope", "none", "rope"]},
+         r"decoder.layers has 3 entries, a pattern whose length does not divide the 4"),
         ({"layers": []}, r"decoder.layers is empty"),
         ({"layers": ["rope", "...", "none"]}, r"decoder.layers\[1\] is '...', which can only be the last entry"),
         ({"layers": ["rope", "windov"]}, r"decoder.layers\[1\]: unknown scheme 'windov'; did you mean 'window'\?"),
-        (
-            {"layers": ["locl", "global"], "kinds": {"local": "rope", "global": "none"}},
-            r"(?s)decoder.kinds.local is in no entry.*unknown kind of layer or scheme 'locl'; did you mean 'local'\?",
-        ),
+        ({"layers": ["locl", "global"], "kinds": {"local": "rope", "global": "none"}},
+         r"(?s)decoder.kinds.local is in no entry.*unknown kind of layer or scheme 'locl'; did you mean 'local'\?"),
         ({"layers": ["rope", {"base": 2.0}]}, r"decoder.layers\[1\]: {'base': 2.0} names no scheme"),
-        (
-            {"layers": ["rope", {"scheme": "rope", "bsae": 2.0}]},
-            r"layers\[1\]: unknown option of rope 'bsae'; did you mean",
-        ),
+        ({"layers": ["rope", {"scheme": "rope", "bsae": 2.0}]},
+         r"layers\[1\]: unknown option of rope 'bsae'; did you mean"),
         ({"layers": ["rope", {"schemes": ["rope", "xpos"]}]}, r"decoder: RoPE and XPos both rotate"),
         ({"scheme": "rope", "layers": ["rope", "none"]}, r"decoder: RoPE and RoPE both rotate"),
-        (
-            {"layers": ["learned", "none"]},
-            r"learned adds vectors at the token embedding, before all layers; give it as",
-        ),
+        ({"layers": ["learned", "none"]},
+         r"learned adds vectors at the token embedding, before all layers; give it as"),
         ({"layers": ["axial", "rope"]}, r"positions of 1 and 2 coordinates.*; choose schemes with equally many"),
         ({"layers": ["axial", "ssmax"]}, r"; choose schemes with equally many, or set ssmax.count to 'visible', or ss"),
         ({"layers": ["mrope", {"schemes": ["mrope", {"scheme": "window", "axis": 3}]}]}, r"positions of 3 and 4 coord"),
@@ -127,7 +117,7 @@ def test_skipping_is_a_pattern_with_none() -> None:
         ({"preset": "gema-3"}, r"decoder.preset: unknown position preset 'gema-3'; did you mean 'gemma-3'\?"),
         ({"layers": 3}, r"decoder.layers is 3, but must be a list"),
     ],
-)
+)  # fmt: skip
 def test_a_schedule_that_does_not_fit_is_refused(position: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         core(kind="decoder", decoder_layers=4, decoder=position)

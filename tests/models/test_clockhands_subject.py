@@ -25,12 +25,8 @@ def test_the_next_logits_are_those_of_the_last_token() -> None:
 @pytest.mark.parametrize(
     ("kind", "position", "sentence", "mechanisms"),
     [
-        (
-            "decoder",
-            {"scheme": "none"},
-            "Nothing tells the model position, except a causal mask where it has one.",
-            ("none",),
-        ),
+        ("decoder", {"scheme": "none"}, "Nothing tells the model position, except a causal mask where it has one.",
+         ("none",)),
         ("decoder", {"scheme": "alibi"}, "Alibi: position enters the attention itself.", ("attention",)),
         (
             "encoder",
@@ -40,7 +36,7 @@ def test_the_next_logits_are_those_of_the_last_token() -> None:
             ("sinusoid", "rotary"),
         ),
     ],
-)
+)  # fmt: skip
 def test_how_position_enters_is_said_of_every_way(
     kind: Any, position: dict[str, Any], sentence: str, mechanisms: tuple[str, ...]
 ) -> None:

@@ -32,12 +32,10 @@ UNKNOWN: dict[str, Any] = {"rope_type": "spiral", "factor": 2.0}
         ({"rope_scaling": {"type": "spiral"}}, "rope_scaling.type"),
         ({"rope_parameters": {"full_attention": UNKNOWN}}, "rope_parameters.full_attention.rope_type"),
         ({"text_config": {"rope_scaling": UNKNOWN}}, "text_config.rope_scaling.rope_type"),
-        (
-            {"text_config": {"rope_parameters": {"full_attention": UNKNOWN}}},
-            "text_config.rope_parameters.full_attention.rope_type",
-        ),
+        ({"text_config": {"rope_parameters": {"full_attention": UNKNOWN}}},
+         "text_config.rope_parameters.full_attention.rope_type"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_rope_type_is_named_wherever_it_lies(raw: dict[str, Any], key: str) -> None:
     with pytest.raises(CheckpointError, match=f"there sets {key} = 'spiral'; the rope types understood are .*yarn"):
         refuse_unknown_positions(raw, "there")
@@ -133,10 +131,8 @@ HUGE = {"hidden_size": 2**17, "num_attention_heads": 2**10, "num_hidden_layers":
     ("spoil", "message"),
     [
         (shutil.rmtree, "there is no folder"),
-        (
-            lambda folder: (folder / "config.json").write_text("{not json"),
-            r"cannot read .*config\.json: it is not JSON",
-        ),
+        (lambda folder: (folder / "config.json").write_text("{not json"),
+         r"cannot read .*config\.json: it is not JSON"),
         (lambda folder: _change(folder, position_embedding_type="relative_key"), "embedding_type = 'relative_key'"),
         (lambda folder: _change(folder, rope_scaling=UNKNOWN), "rope_type = 'spiral'; the rope types understood are"),
         (_pickle, r"only as pickle \(pytorch_model\.bin\).*can run any code"),
@@ -144,12 +140,10 @@ HUGE = {"hidden_size": 2**17, "num_attention_heads": 2**10, "num_hidden_layers":
         (lambda folder: (folder / "model.safetensors").write_bytes(b"broken"), "is no safetensors file"),
         (lambda folder: _change(folder, model_type="theirs", auto_map=THEIRS), "--trust-remote-code"),
         (lambda folder: _change(folder, model_type="theirs"), "model_type 'theirs', which transformers does not know"),
-        (
-            lambda folder: _change(folder, **HUGE),
-            r"needs \d{5,}\.\d GiB for its weights and more to run, and .* are free",
-        ),
+        (lambda folder: _change(folder, **HUGE),
+         r"needs \d{5,}\.\d GiB for its weights and more to run, and .* are free"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_measured_is_refused_before_weights_are_read(folder: Path, spoil: Any, message: str) -> None:
     spoil(folder)
     with pytest.raises(CheckpointError, match=message):

@@ -48,20 +48,14 @@ LONG = {"spectrum": "longrope", "factor": 2.0, "original_length": 64, "short_fac
         ("rope", {**YARN, "factor": 0.5}, r"rope.factor is 0.5, but must be at least 1"),
         ("rope", {**YARN, "beta_fast": 1.0}, r"rope.beta_fast is 1.0, but must be above beta_slow"),
         ("rope", LONG, r"(?s)1 numbers.*holds 0"),
-        (
-            "rope",
-            {"spectrum": "linear"},
-            r"rope.factor is not given, and the spectrum 'linear' needs it: how many times",
-        ),
+        ("rope", {"spectrum": "linear"},
+         r"rope.factor is not given, and the spectrum 'linear' needs it: how many times"),
         ("rope", {"spectrum": "ntk"}, r"rope.factor is not given"),
         ("rope", {"spectrum": "yarn"}, r"(?s)rope.factor is not given.*rope.original_length is not given"),
         ("rope", {"spectrum": "dynamic", "factor": 2.0}, r"rope.original_length is not given, and .* how many tokens"),
         ("rope", {"spectrum": "llama3"}, r"rope.original_length is not given"),
-        (
-            "rope",
-            {**YARN, "mscale": 1.0},
-            r"rope.mscale is 1.0 and mscale_all_dim is None; DeepSeek's formula needs both",
-        ),
+        ("rope", {**YARN, "mscale": 1.0},
+         r"rope.mscale is 1.0 and mscale_all_dim is None; DeepSeek's formula needs both"),
         ("rope", {**DEEPSEEK, "attention_factor": 1.2}, r"rope.attention_factor and rope.mscale both set"),
         ("axial", {"shares": [4, 2, 2]}, r"axial.shares is \[4, 2, 2\], but must be 2 even numbers .* which is 8"),
         ("axial", {"shares": [5, 3]}, r"axial.shares is \[5, 3\]"),
@@ -109,13 +103,10 @@ LONG = {"spectrum": "longrope", "factor": 2.0, "original_length": 64, "short_fac
         ("deberta", {"buckets": 6, "span": 4}, r"buckets is 6 with span 4; it must be 0, or even"),
         ("swin", {"rows": 0, "columns": 4}, r"swin.rows is 0, but must be at least 1"),
         ("log-cpb", {"rows": 0, "columns": 4}, r"log-cpb.rows is 0, but must be at least 1"),
-        (
-            "t5",
-            {"bidirectional": True, "num_buckets": 7, "max_distance": 1},
-            r"(?s)num_buckets is 7.*max_distance is 1",
-        ),
+        ("t5", {"bidirectional": True, "num_buckets": 7, "max_distance": 1},
+         r"(?s)num_buckets is 7.*max_distance is 1"),
     ],
-)
+)  # fmt: skip
 def test_trap_20_options_out_of_range_are_refused(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(CATALOGUE, name, SIZES, given)

@@ -73,10 +73,8 @@ def test_sinks_and_a_temperature_go_with_any_scheme_that_leaves_the_softmax(name
         (["swin", {"scheme": "window", "axis": 3}], r"axis of Window is 3, .* beside SwinTable, .* 2, it is at most"),
         (["swin", {"scheme": "chunks", "axis": -1}], r"chunks.axis is -1, but must be at least 0"),
         ([{"scheme": "ssmax", "axis": 1, "count": "visible"}], r"ssmax.axis is 1, but count 'visible' reads no posi"),
-        (
-            [{"scheme": "temperature", "axis": 1, "form": "constant", "factor": 2.0}],
-            r"temperature.axis is 1, but form 'constant' reads no position; leave axis out",
-        ),
+        ([{"scheme": "temperature", "axis": 1, "form": "constant", "factor": 2.0}],
+         r"temperature.axis is 1, but form 'constant' reads no position; leave axis out"),
         (["tupe", "deberta"], r"TUPE and DeBERTa each scale q·k by a factor of their own"),
         ([], r"a composition of no scheme does nothing"),
         (["rope", "windov"], r"schemes\[1\]: unknown scheme 'windov'; did you mean 'window'\?"),
@@ -85,7 +83,7 @@ def test_sinks_and_a_temperature_go_with_any_scheme_that_leaves_the_softmax(name
         ([{"base": 2.0}], r"schemes\[0\]: {'base': 2.0} names no scheme; write its name"),
         (["composition"], r"schemes\[0\]: a composition holds no other one; name its parts here"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_stand_side_by_side_is_refused_with_its_reason(schemes: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(CATALOGUE, "composition", SIZES, {"schemes": schemes})

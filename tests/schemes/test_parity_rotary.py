@@ -78,17 +78,13 @@ def llama(q: Tensor, k: Tensor) -> Pair:
         ({}, each(gptj)),
         ({}, each(X.apply_rotary_pos_emb, *X.RotaryEmbedding(HEAD_DIM).forward_from_seq_len(LENGTH))),
         ({"fraction": 0.5}, each(RotaryEmbedding(dim=8).rotate_queries_or_keys)),
-        (
-            {"spectrum": "linear", "factor": 4.0},
-            each(RotaryEmbedding(dim=HEAD_DIM, interpolate_factor=4.0).rotate_queries_or_keys),
-        ),
-        (
-            {"spectrum": "ntk", "factor": 4.0},
-            each(RotaryEmbedding(dim=HEAD_DIM, theta_rescale_factor=4.0).rotate_queries_or_keys),
-        ),
+        ({"spectrum": "linear", "factor": 4.0},
+         each(RotaryEmbedding(dim=HEAD_DIM, interpolate_factor=4.0).rotate_queries_or_keys)),
+        ({"spectrum": "ntk", "factor": 4.0},
+         each(RotaryEmbedding(dim=HEAD_DIM, theta_rescale_factor=4.0).rotate_queries_or_keys)),
     ],
     ids=["Llama", "GPT-J", "x-transformers", "its first channels", "interpolated", "rescaled"],
-)
+)  # fmt: skip
 def test_rope_equals_the_libraries(options: dict[str, Any], theirs: Callable[[Tensor, Tensor], Pair]) -> None:
     same(rotate(RoPE.from_options(HEAD_DIM, **{"layout": "interleaved", **options})), theirs)
 

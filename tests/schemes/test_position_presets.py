@@ -24,10 +24,8 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     "smollm3": ("SmolLM3Config", {"rope_theta": 5e6}),
     "cohere-2": ("Cohere2Config", {"rope_theta": 50_000.0}),
     # OLMo-core's script of the long-context training says factor 8 of 8192; both are in the checkpoint's config.json.
-    "olmo-3": (
-        "Olmo3Config",
-        {"rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}},
-    ),
+    "olmo-3": ("Olmo3Config",
+        {"rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}}),
     # The base is that of Qwen3-Next-80B-A3B; that of the class is 10,000. Every layer is one with a softmax here, since
     # the others, which are delta nets, have no position.
     "qwen3-next": ("Qwen3NextConfig", {"rope_theta": 1e7, "full_attention_interval": 1}),

@@ -68,10 +68,8 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         ({"batches": {"masked": 1.5}}, "batches.masked is 1.5, but must be above 0 and below 1"),
         ({"tokenizer": {"name": "x", "kind": "word"}}, "tokenizer.kind is for a tokenizer learned here"),
         ({"tokenizer": {"kind": "morpheme", "vocabulary": 9}}, "tokenizer.vocabulary is for a tokenizer that is"),
-        (
-            {"data": {"corpus": "roles"}, "tokenizer": {"kind": "morpheme"}},
-            "tokenizer.kind is 'morpheme', and corpus 'roles' has no list of morphemes",
-        ),
+        ({"data": {"corpus": "roles"}, "tokenizer": {"kind": "morpheme"}},
+         "tokenizer.kind is 'morpheme', and corpus 'roles' has no list of morphemes"),
         ({"training": {"max_steps": 1, "epochs": 2}}, "both say how long; give one of them"),
         ({"training": {"max_steps": 1, "final_rate": 1e-5}}, "training.final_rate is of the schedule 'cosine' alone"),
         ({"training": {"max_steps": 1, "average": "last"}}, "training.average needs checkpoints"),
@@ -410,12 +408,10 @@ def test_faults_that_do_not_follow_from_each_other_are_all_reported() -> None:
         ({"kind": "decoder", "parallel": True}, {"parallel", "norm"}),
         ({"norm": "pre", "parallel": True}, {"parallel", "kind"}),
         ({"source_vocab_size": 9}, {"tying", "kind", "vocab_size", "source_vocab_size"}),
-        (
-            {"kind": "decoder", "decoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
-            {"tying", "kind", "d_model"},
-        ),
+        ({"kind": "decoder", "decoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
+         {"tying", "kind", "d_model"}),
     ],
-)
+)  # fmt: skip
 def test_a_fault_between_fields_names_every_field_that_could_mend_it(table: dict[str, Any], keys: set[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         TransformerConfig.from_dict(table)

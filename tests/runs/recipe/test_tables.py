@@ -131,22 +131,16 @@ def test_another_scheme_replaces_a_layout_and_what_was_resolved_reads_back() -> 
     ("written", "message"),
     [
         (["position.preset=gemma-3", "position.kinds.locl.base=5"], r"there is no 'locl' in"),
-        (
-            ["position.preset=gemma-3", "position.kinds.global.bse=5"],
-            r"unknown option of rope 'bse'; did you mean 'base'",
-        ),
-        (
-            ["position.preset=gemma-3", "position.kinds.local.base=5"],
-            r"position.kinds.local has several schemes; say which",
-        ),
+        (["position.preset=gemma-3", "position.kinds.global.bse=5"],
+         r"unknown option of rope 'bse'; did you mean 'base'"),
+        (["position.preset=gemma-3", "position.kinds.local.base=5"],
+         r"position.kinds.local has several schemes; say which"),
         (['position.schemes=["rope"]', "position.schemes[1].base=5"], r"there is no 1 in"),
         (["position.preset=gema-3"], r"position.preset: unknown position preset 'gema-3'; did you mean 'gemma-3'"),
-        (
-            ['position.layers=["rope", "none", "rope", "none"]'],
-            r"position.layers has 4 entries, a pattern whose length does not divide the 6 layers",
-        ),
+        (['position.layers=["rope", "none", "rope", "none"]'],
+         r"position.layers has 4 entries, a pattern whose length does not divide the 6 layers"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_there_is_refused(written: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(*written)

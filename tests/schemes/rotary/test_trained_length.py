@@ -28,16 +28,12 @@ FOPE = {"scheme": "fope", "original_length": 64}
         ({"scheme": "rope", "original_length": 8, "encoder": YARN}, None),
         ({"scheme": "rope", "spectrum": "linear", "factor": 4.0}, None),
         ({"scheme": "alibi", **YARN}, None),
-        (
-            {"layers": ["a", {"schemes": [{"scheme": "rope", **YARN}]}], "kinds": {"a": {"scheme": "rope", **YARN}}},
-            {"layers": ["a", {"schemes": [{"scheme": "rope", **WITH}]}], "kinds": {"a": {"scheme": "rope", **WITH}}},
-        ),
+        ({"layers": ["a", {"schemes": [{"scheme": "rope", **YARN}]}], "kinds": {"a": {"scheme": "rope", **YARN}}},
+         {"layers": ["a", {"schemes": [{"scheme": "rope", **WITH}]}], "kinds": {"a": {"scheme": "rope", **WITH}}}),
         ({"scheme": "fope", "std": 0.5}, {**FOPE, "std": 0.5}),
         ({"scheme": "fope", "original_length": 8}, None),
-        (
-            {"scheme": "fope", "options": {"std": 0.5}},
-            {"scheme": "fope", "options": {"std": 0.5, "original_length": 64}},
-        ),
+        ({"scheme": "fope", "options": {"std": 0.5}},
+         {"scheme": "fope", "options": {"std": 0.5, "original_length": 64}}),
         ({"scheme": "fope", "options": {"original_length": 8}}, None),
         ({"scheme": "fope", "decoder": {"std": 0.5}}, {**FOPE, "decoder": {"std": 0.5}}),
         ({"scheme": "fope", "original_length": 8, "decoder": {"std": 0.5}}, None),
@@ -52,7 +48,7 @@ FOPE = {"scheme": "fope", "original_length": 64}
         ({"scheme": "rerope", "window": 9, "original_length": None}, None),
         ({"scheme": "self-extend", "original_length": None}, {"scheme": "self-extend", "original_length": 64}),
     ],
-)
+)  # fmt: skip
 def test_the_trained_length_goes_where_a_scheme_asks_for_it(position: Any, completed: Any) -> None:
     assert add_trained_length(position, 64) == (position if completed is None else completed)
 

@@ -147,17 +147,13 @@ def test_a_reader_without_positions_gets_one_of_the_two_wrong(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("seeing", "blind", "said", "light"),
     [
-        (
-            RIGHT,
-            RIGHT,
-            "Without positions they become “Tomo mordis hundon” and “hundo mordis Tomon”: both are right",
-            "good",
-        ),
+        (RIGHT, RIGHT, "Without positions they become “Tomo mordis hundon” and “hundo mordis Tomon”: both are right",
+         "good"),
         (["x", RIGHT[1]], ["y", "y"], "“a dog bit Tom” “hundo mordis Tomon”: one of them is wrong", "warn"),
         (["x", "x"], ["y", "y"], "Without positions both become “y”: both are wrong.", "warn"),
         (RIGHT[::-1], ["y", "y"], "both are wrong. Without", "warn"),
     ],
-)
+)  # fmt: skip
 def test_what_is_said_is_what_was_written(
     seeing: list[str], blind: list[str], said: str, light: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
