@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,3 +88,9 @@ def _finished(name: str, seed: int, items: str) -> Trial:
         reached=TargetReached(4, 0.6), longer={"longer-7": LongerText(exact=0.0, loss=2.0 + seed)},
         inside=Measurements(before={"loud": 1.0}, after={"loud": 2.0}), machine="an abacus, 2 cores",
     )  # fmt: skip
+
+
+def change_trials(comparison: Comparison, change: Callable[[Trial], dict[str, Any]]) -> Comparison:
+    """The same comparison with other fields of its trials, as ``change`` says of each."""
+    trials = tuple(replace(trial, **change(trial)) for trial in comparison.trials)
+    return replace(comparison, trials=trials)

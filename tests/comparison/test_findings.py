@@ -28,7 +28,7 @@ from clockhands.comparison.trial import LongerText, Measurements, StepValues
 from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
 from clockhands.report import make_page
-from tests.comparison.planted import results, shares
+from tests.comparison.planted import change_trials, results, shares
 
 
 def test_a_lost_seed_is_counted_and_said() -> None:
@@ -137,12 +137,10 @@ def test_the_lowest_loss_is_told_with_the_range_of_its_seeds() -> None:
 
 
 def test_a_split_that_all_variants_refuse_is_passed_over() -> None:
-    comparison = results()
-    trials = tuple(
-        replace(trial, longer={"longer-9": LongerText(refused="no such position"), **trial.longer})
-        for trial in comparison.trials
-    )
-    found = conclude(replace(comparison, trials=trials))["compare.lengths"]
+    refused = {"longer-9": LongerText(refused="no such position")}
+    found = conclude(change_trials(results(), lambda trial: {"longer": refused | dict(trial.longer)}))[
+        "compare.lengths"
+    ]
     assert (
         found.verdict
         == "On longer-7 the lowest mean loss is 5.50 nats per token (seeds from 3.00 to 8.00), that of base."
@@ -160,15 +158,9 @@ def test_the_table_tells_which_seeds_reached_the_target_and_when() -> None:
 
 
 def test_costs_are_medians_over_the_seeds_that_finished() -> None:
-    comparison = results(lost=("better",))
-    trials = tuple(replace(trial, seconds=float(trial.seed**2)) for trial in comparison.trials)
-    comparison = replace(
-        comparison,
-        trials=trials,
-        costs={
-            name: replace(cost, parameters=1000 + place) for place, (name, cost) in enumerate(comparison.costs.items())
-        },
-    )
+    comparison = change_trials(results(lost=("better",)), lambda trial: {"seconds": float(trial.seed**2)})
+    counted = enumerate(comparison.costs.items(), 1000)
+    comparison = replace(comparison, costs={name: replace(cost, parameters=count) for count, (name, cost) in counted})
     (finding,) = find_costs(comparison, judge(comparison))
     column = list(finding.table.columns).index("seconds")
     assert [row[column] for row in finding.table.rows] == [12.5, 16.0, 12.5, 12.5], "of 1 to 6 squared, or 2 to 6"
@@ -182,12 +174,8 @@ def test_nothing_is_said_of_costs_before_a_trial_finished() -> None:
 
 
 def test_what_is_measured_inside_is_told_with_the_range_of_its_seeds() -> None:
-    comparison = results()
-    trials = tuple(
-        replace(trial, inside=Measurements({"loud": 1.0}, (), {"loud": float(trial.seed)}))
-        for trial in comparison.trials
-    )
-    found = conclude(replace(comparison, trials=trials))["inside.loud"]
+    made = change_trials(results(), lambda t: {"inside": Measurements({"loud": 1.0}, (), {"loud": float(t.seed)})})
+    found = conclude(made)["inside.loud"]
     assert found.verdict == "base: 1 before training, 3.5 after (seeds from 1 to 6)." and found.interval == (1.0, 6.0)
     names = ("base", "better", "same", "worse")
     assert found.table.rows == tuple((name, 1.0, 1.0, 1.0, 3.5, 1.0, 6.0) for name in names)
@@ -198,12 +186,9 @@ def test_what_is_measured_inside_is_told_with_the_range_of_its_seeds() -> None:
 
 def test_what_was_measured_during_training_has_a_row_halfway_and_a_line() -> None:
     """The middle of training is step 2, to which the evaluation at 3 is nearer than those at 0 and 4."""
-    comparison = results()
-    during = [StepValues(step, {"loud": 1.0}) for step in (3, 4)]
-    trials = [
-        replace(trial, inside=Measurements({"loud": 1.0}, tuple(during), {"loud": 2.0})) for trial in comparison.trials
-    ]
-    found = conclude(replace(comparison, trials=tuple(trials)))["inside.loud"]
+    during = tuple(StepValues(step, {"loud": 1.0}) for step in (3, 4))
+    measured = Measurements({"loud": 1.0}, during, {"loud": 2.0})
+    found = conclude(change_trials(results(), lambda trial: {"inside": measured}))["inside.loud"]
     assert found.table.columns == ("variant", "before", "low", "high", "halfway", "low", "high", "after", "low", "high")
     assert found.table.rows[0] == ("base", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0)
     assert {(mark.kind, mark.x) for mark in found.figure.panels[0].marks} == {("band", (0, 3, 4)), ("line", (0, 3, 4))}
@@ -211,10 +196,9 @@ def test_what_was_measured_during_training_has_a_row_halfway_and_a_line() -> Non
 
 
 def test_a_variant_that_has_a_measure_at_one_end_of_training_alone_is_left_out() -> None:
-    comparison = results()
     one_end = {"base": Measurements({"loud": 1.0}), "better": Measurements(after={"loud": 1.0})}
-    trials = tuple(replace(trial, inside=one_end.get(trial.variant, trial.inside)) for trial in comparison.trials)
-    found = conclude(replace(comparison, trials=trials))["inside.loud"]
+    made = change_trials(results(), lambda trial: {"inside": one_end.get(trial.variant, trial.inside)})
+    found = conclude(made)["inside.loud"]
     assert [row[0] for row in found.table.rows] == ["same", "worse"] and found.verdict.startswith("same: 1 before")
 
 

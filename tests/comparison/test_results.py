@@ -15,7 +15,7 @@ from clockhands.comparison.results import PLAN, Comparison, ComparisonFolder, re
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdicts import judge
 from clockhands.errors import DataError, UsageError
-from tests.comparison.planted import COSTS, plan, results
+from tests.comparison.planted import COSTS, change_trials, plan, results
 
 
 def test_results_are_one_document_and_back() -> None:
@@ -29,11 +29,8 @@ def test_results_are_one_document_and_back() -> None:
 def test_the_same_trials_by_another_metric_of_their_items() -> None:
     """By BLEU the variant is worse in every seed; by the other metric, planted beside it, it is better."""
     made = results(seeds=5)
-    trials = tuple(
-        replace(trial, other_items={"chrf": tuple(50.0 + 20 * (1 - hit / 100) for hit in trial.items_N)})
-        for trial in made.trials
-    )
-    kept = Comparison.from_json(replace(made, trials=trials).to_json())
+    planted = change_trials(made, lambda t: {"other_items": {"chrf": tuple(70.0 - hit / 5 for hit in t.items_N)}})
+    kept = Comparison.from_json(planted.to_json())
     assert kept.other_metrics == ("chrf",) and made.other_metrics == ()
     own = {verdict.variant: verdict.kind for verdict in judge(kept)}
     other = {verdict.variant: verdict.kind for verdict in judge(kept.scored_by("chrf"))}

@@ -21,7 +21,7 @@ from clockhands.data.bounds import Floor, find_floor
 from clockhands.data.splits import redraw_training
 from clockhands.runs.recipe import make_recipe
 from clockhands.training import prepare
-from tests.comparison.planted import NAMES, results
+from tests.comparison.planted import NAMES, change_trials, results
 
 DATA = {"corpus": "numbers", "largest": 9999, "train": 2000, "validation": 20, "test": 20, "longer": 0}
 
@@ -43,11 +43,7 @@ def test_an_exact_ceiling_has_no_interval() -> None:
 
 def losing(losses: dict[str, float]) -> Comparison:
     """A comparison whose variants have these losses."""
-    comparison = results()
-    trials = tuple(
-        replace(trial, scores={**trial.scores, "loss": losses.get(trial.variant, 1.0)}) for trial in comparison.trials
-    )
-    return replace(comparison, trials=trials)
+    return change_trials(results(), lambda t: {"scores": {**t.scores, "loss": losses.get(t.variant, 1.0)}})
 
 
 @pytest.mark.parametrize(

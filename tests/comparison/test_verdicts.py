@@ -15,7 +15,7 @@ from clockhands.comparison.statistics.paired import PairedDifference, estimate_d
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdicts import Verdict, describe_difference, format_number, judge
 from clockhands.errors import DataError
-from tests.comparison.planted import results, shares
+from tests.comparison.planted import change_trials, results, shares
 
 
 def judged(comparison: Comparison) -> dict[str, Verdict]:
@@ -100,17 +100,16 @@ def test_items_without_a_score_are_named() -> None:
 
 def test_twins_make_intervals_wider() -> None:
     rng = np.random.default_rng(4)
-    made = results()
-    trials = [replace(trial, items=tuple(np.repeat(100.0 * (rng.random(100) < 0.5), 2))) for trial in made.trials]
+    made = change_trials(results(), lambda trial: {"items": tuple(np.repeat(100.0 * (rng.random(100) < 0.5), 2))})
     groups = tuple(n // 2 for n in range(200))
     mixed = rng.permutation(200)  # in another order nothing tells that they are twins
-    apart = [replace(trial, items=tuple(trial.items_N[mixed])) for trial in trials]
-    alone = judge(replace(made, trials=tuple(apart)))[0]
-    twins = judge(replace(made, trials=tuple(replace(trial, groups=groups) for trial in trials)))[0]
-    assert find_groups(replace(made, trials=tuple(replace(trial, groups=groups) for trial in trials))) == groups
+    apart = change_trials(made, lambda trial: {"items": tuple(trial.items_N[mixed])})
+    grouped = change_trials(made, lambda trial: {"groups": groups})
+    alone, twins = judge(apart)[0], judge(grouped)[0]
+    assert find_groups(grouped) == groups
     assert alone.score == twins.score and alone.interval is not None and twins.interval is not None
     assert twins.interval[1] - twins.interval[0] >= alone.interval[1] - alone.interval[0]
-    assert twins.difference is None and judge(replace(made, trials=tuple(apart)))[1].difference.items == 200
+    assert twins.difference is None and judge(apart)[1].difference.items == 200
 
 
 def gap_of(noise: np.ndarray, shift: float) -> PairedDifference:

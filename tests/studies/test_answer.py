@@ -18,7 +18,7 @@ from clockhands.studies import STUDIES
 from clockhands.studies.answer import NOT_MEASURED, answer_question, conclude_study, fill_slots, format_interval
 from clockhands.studies.study import Conclusion, Ordering
 from tests.answers import kept
-from tests.comparison.planted import results, shares
+from tests.comparison.planted import change_trials, results, shares
 
 MEASURED = [name for name in kept.list_kept() if name in STUDIES]
 NUMBER = r"(−?[\d.]+(?: to [\d.]+)?(?: \[[^\]]*\])?)"
@@ -179,8 +179,7 @@ def test_a_text_that_every_model_refused_is_called_so() -> None:
     comparison = results()
     verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
     texts = {"twice": LongerText(loss=2.0), "eight times": LongerText(refused="the table ends")}
-    read = [replace(trial, longer=texts) if trial.variant == "base" else trial for trial in comparison.trials]
-    told = replace(comparison, trials=tuple(read))
+    told = change_trials(comparison, lambda trial: {"longer": texts} if trial.variant == "base" else {})
     assert fill_slots("[[longer:base:twice]], [[longer:base:eight times]]", told, verdicts) == "2.00, refused"
     assert fill_slots("[[longer:better:eight times]]", told, verdicts) == "(not measured)"
 

@@ -26,7 +26,7 @@ from clockhands.studies.soundness import (
 )
 from clockhands.studies.study import Ordering
 from tests.answers import kept
-from tests.comparison.planted import plan, results
+from tests.comparison.planted import change_trials, plan, results
 
 
 def study(**plan_tables: Any) -> Study:
@@ -40,12 +40,8 @@ def ceiling(share: float) -> Ceiling:
 def scored(percent: float) -> Comparison:
     """A comparison whose baseline has that score."""
     right = round(10 * percent)
-    base = results().plan.baseline
-    trials = [
-        replace(trial, items="1" * right + "0" * (1000 - right) if trial.variant == base else "01" * 500)
-        for trial in results().trials
-    ]
-    return replace(results(), trials=tuple(trials))
+    items = {results().plan.baseline: "1" * right + "0" * (1000 - right)}
+    return change_trials(results(), lambda trial: {"items": items.get(trial.variant, "01" * 500)})
 
 
 def test_a_task_that_hardly_needs_order_is_refused() -> None:
@@ -79,9 +75,7 @@ def test_the_layouts_that_answers_call_below_the_floor_are_below_it() -> None:
 
 
 def test_length_is_not_claimed_above_the_floor() -> None:
-    comparison = results()
-    trials = tuple(replace(trial, scores={"loss": 2.0}) for trial in comparison.trials)
-    comparison, far = replace(comparison, trials=trials), STUDIES["how-far"]
+    comparison, far = change_trials(results(), lambda trial: {"scores": {"loss": 2.0}}), STUDIES["how-far"]
     unexcused = replace(far, plan={key: value for key, value in far.plan.items() if key != "despite"})
     check_floor(unexcused, comparison, Floor(2.41, 100))
     with pytest.raises(

@@ -75,7 +75,7 @@ def run_plan(
         for device in sorted(devices - {"auto", "cpu"}):
             open_device(device, "training.device")
     for variant in plan.variants:
-        find_modules(plan.get_recipe(variant.name, plan.seeds[0]))
+        _find_modules(plan.get_recipe(variant.name, plan.seeds[0]))
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     progress = progress or TrialProgress()
 
@@ -114,11 +114,11 @@ def make_job(comparison: Comparison, variant: str, seed: int, out: Path, threads
         plan.inside,
         str(folder.absolute()),
         keep,
-        find_modules(recipe),
+        _find_modules(recipe),
     )
 
 
-def find_modules(recipe: Recipe) -> tuple[str, ...]:
+def _find_modules(recipe: Recipe) -> tuple[str, ...]:
     """Return the modules outside of this package that registered a scheme or a corpus which a recipe names.
 
     Raises UsageError for one that the started script registered itself: workers do not run that script.

@@ -402,21 +402,16 @@ def _read_positions(subject: Subject, kernels: Tensor | None) -> tuple[dict[str,
         amplitude = float(rows_ND[:, hands.pairs[0]].norm(dim=-1).mean())
         options = {"layout": layout, "amplitude": amplitude, **_find_base(frequencies)}
         return scheme | {"name": "sinusoidal", "options": options, "frequencies": frequencies}, rows_ND
-    frequencies = _read_rotation(subject)
+    # Radians per position of each rotating pair, in the first layer that has any.
+    own = (module.frequencies() for module in subject.model.modules() if isinstance(module, RoPE))
+    buffers = subject.model.named_buffers()
+    theirs = (buffer for name, buffer in buffers if name.endswith("inv_freq") and "original" not in name)
+    frequencies = next(chain(own, theirs), torch.zeros(0)).detach().flatten().tolist()
     if frequencies:
         layout = "interleaved" if subject.interleaved else "half"
         options = {"layout": layout, **_find_base(frequencies)}
         return scheme | {"name": "rope", "options": options, "frequencies": frequencies}, None
     return scheme | {"name": "none" if kernels is None else "bias"}, None
-
-
-def _read_rotation(subject: Subject) -> list[float]:
-    """Return the radians per position of each rotating pair: of the first layer that has any."""
-    own = (module.frequencies() for module in subject.model.modules() if isinstance(module, RoPE))
-    buffers = subject.model.named_buffers()
-    theirs = (buffer for name, buffer in buffers if name.endswith("inv_freq") and "original" not in name)
-    frequencies: list[float] = next(chain(own, theirs), torch.zeros(0)).detach().flatten().tolist()
-    return frequencies
 
 
 def _find_base(frequencies: Sequence[float]) -> dict[str, float]:

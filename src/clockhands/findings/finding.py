@@ -19,11 +19,7 @@ from clockhands.findings.figure import Figure, Number, Scalar, make_tuples, read
 from clockhands.reading import parse_json, read_document
 
 
-def _write_decimals(value: float, places: int) -> str:
-    return f"{value:.{places}f}"
-
-
-def choose_digits(low: float, high: float, digits: int, write: Callable[[float, int], str] = _write_decimals) -> int:
+def choose_digits(low: float, high: float, digits: int, write: Callable[[float, int], str] = "{:.{}f}".format) -> int:
     """Return how many digits to write both ends of an interval with, so that different ends look different.
 
     That is ``digits``, or up to six more; ``digits`` too where the ends are equal, or six more show no difference.

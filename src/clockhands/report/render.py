@@ -60,7 +60,8 @@ def make_environment() -> Environment:
         loader=PackageLoader("clockhands.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_finalize,
+        # Control characters are replaced in all that is not markup made by a template; Jinja2 escapes it afterwards.
+        finalize=lambda value: value if isinstance(value, Markup) else replace_controls(value),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -84,11 +85,6 @@ def make_environment() -> Environment:
 def read_asset(name: str) -> str:
     """Read a style sheet or a script of ``templates``."""
     return files("clockhands.report").joinpath("templates", name).read_text(encoding="utf8")
-
-
-def _finalize(value: Any) -> Any:
-    """Replace control characters in all that is not markup made by a template; Jinja2 escapes it afterwards."""
-    return value if isinstance(value, Markup) else replace_controls(value)
 
 
 def _escape_lines(text: object) -> Markup:

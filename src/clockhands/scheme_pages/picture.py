@@ -58,7 +58,7 @@ FACTOR = _Quantity(
 
 
 @dataclass(frozen=True)
-class DrawnEffect:
+class _DrawnEffect:
     """A quantity of every head, query and key; NaN where the query may not attend to the key."""
 
     quantity: _Quantity
@@ -94,7 +94,7 @@ def make_positions(scheme: Scheme, batch: int, length: int) -> Tensor:
 
 
 @torch.no_grad()
-def _compute_effect(scheme: Scheme, length: int = DISTANCES) -> DrawnEffect:
+def _compute_effect(scheme: Scheme, length: int = DISTANCES) -> _DrawnEffect:
     """Compute what a scheme does to texts of ``length`` tokens, in the quantity that shows it.
 
     Where a table is shorter than ``length``, half of that is tried, and so on.
@@ -109,22 +109,22 @@ def _compute_effect(scheme: Scheme, length: int = DISTANCES) -> DrawnEffect:
             length //= 2
 
 
-def _choose_effect(scheme: Scheme, length: int) -> DrawnEffect:
+def _choose_effect(scheme: Scheme, length: int) -> _DrawnEffect:
     """Return weights if the scheme makes them; else the logits, or what is seen where those of equal content agree."""
     if "weigh" in scheme.active_hooks():
         scored = _attend_equal(scheme, length, score=1.0)
-        return DrawnEffect(WEIGHT, _hide(scored.weights_BHST.mean(0), scored))
+        return _DrawnEffect(WEIGHT, _hide(scored.weights_BHST.mean(0), scored))
     equal = _attend_equal(scheme, length)
-    logits = DrawnEffect(LOGIT, _subtract_own(equal))
+    logits = _DrawnEffect(LOGIT, _subtract_own(equal))
     if logits.hides or bool(logits.values_HSS.nan_to_num().abs().max() > SMALLEST_CHANGE):
         return logits
     if "locate" in scheme.active_hooks():
-        return DrawnEffect(PLACED_LOGIT, _subtract_own(_attend_equal(scheme, length, texts=1, alike=False)))
+        return _DrawnEffect(PLACED_LOGIT, _subtract_own(_attend_equal(scheme, length, texts=1, alike=False)))
     plain = _attend_equal(NoPosition(), length)
     factor_HSS = (equal.logits_BHST / plain.logits_BHST).mean(0)
     if bool((factor_HSS - 1).abs().max() < SMALLEST_CHANGE):
         return logits
-    return DrawnEffect(FACTOR, _hide(factor_HSS, equal))
+    return _DrawnEffect(FACTOR, _hide(factor_HSS, equal))
 
 
 def _subtract_own(attended: RecordedAttention) -> Float[Tensor, "H S S"]:
@@ -222,7 +222,7 @@ def _make_similarity_panel(scheme: Scheme) -> Panel:
     return Panel((line,), title="how alike positions are", xlabel="distance", ylabel="cosine")
 
 
-def _make_curve_panel(effect: DrawnEffect) -> Panel:
+def _make_curve_panel(effect: _DrawnEffect) -> Panel:
     """Plot a line for each head by distance, or by the query's position where that alone decides."""
     curve_HR = effect.compute_curve()
     hidden_R = curve_HR.isnan().all(0)
@@ -245,7 +245,7 @@ def _make_curve_panel(effect: DrawnEffect) -> Panel:
     )
 
 
-def _make_place_panel(effect: DrawnEffect) -> Panel:
+def _make_place_panel(effect: _DrawnEffect) -> Panel:
     """Make the heatmap of the first head: rows are queries, columns keys, with no value where a key is hidden.
 
     What depends on distance alone is the same along every diagonal.

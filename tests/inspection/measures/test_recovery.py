@@ -41,16 +41,17 @@ def test_how_much_longer_positions_may_be(last: float, said: str) -> None:
     assert _describe_limit(sweep) == said
 
 
-def test_a_token_is_not_its_own_neighbour() -> None:
+def test_a_token_is_not_its_own_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where another row than the token's own was nearest, a neighbour that stayed was subtracted in its place."""
+    monkeypatch.setattr("clockhands.inspection.measures.recovery.NEIGHBOURS", 2)
     rows = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0, -1, 0, 0], [0, 0, -1, 0]]).float()
     sample = Sample(rows, torch.tensor([0]), torch.tensor([0]), torch.zeros(1, 4), torch.zeros(1, 4))
-    assert sample.compare_neighbours(torch.zeros(1, 4), count=2) == 1.0
+    assert sample.compare_neighbours(torch.zeros(1, 4)) == 1.0
     away = torch.tensor([[-0.9, 1.0, 1.0, 0.5]])
     order = torch.nn.functional.cosine_similarity(rows[:1] + away, rows).argsort(descending=True).tolist()
     assert set(order[:2]) == {1, 2} and order[2] == 3, "both neighbours and another are nearer than the word"
-    assert sample.compare_neighbours(away, count=2) == 1.0
-    assert sample.compare_neighbours(torch.tensor([[-1.0, 1.0, 0.0, 9.0]]), count=2) == 0.5, "the second is lost"
+    assert sample.compare_neighbours(away) == 1.0
+    assert sample.compare_neighbours(torch.tensor([[-1.0, 1.0, 0.0, 9.0]])) == 0.5, "the second is lost"
 
 
 def test_the_interval_is_exact_where_all_tokens_are_recovered() -> None:

@@ -9,7 +9,6 @@ import torch
 import transformers as hf
 
 from clockhands.inspection.measures.rotation import (
-    _compute_pair_shares,
     _compute_pair_sums,
     _compute_unrotated_r2,
     _describe_layers,
@@ -110,7 +109,8 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
 
 def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
     """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
-    return _compute_pair_shares(*_compute_pair_sums(_read_rotation(subject, layer), layer, ordinary_T))
+    products_NF, squares_N = _compute_pair_sums(_read_rotation(subject, layer), layer, ordinary_T)
+    return products_NF.sum(0) / squares_N.sum()
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])

@@ -139,17 +139,14 @@ class Sample:
         """How many other rows are called a row's neighbours: as many as there are, up to ``NEIGHBOURS``."""
         return min(NEIGHBOURS, len(self.rows) - 1)
 
-    def compare_neighbours(self, added_nD: Float[Tensor, "n D"], count: int | None = None) -> float:
-        """Return the share of the ``count`` (default: ``num_neighbours``) nearest other rows that stay, on average.
-
-        The first ``MOST_COMPARED`` tokens are compared.
-        """
+    def compare_neighbours(self, added_nD: Float[Tensor, "n D"]) -> float:
+        """Return the share of the ``num_neighbours`` nearest other rows that stay, over the first ``MOST_COMPARED``."""
         tokens_nD, unit_VD = self.rows[self.targets], F.normalize(self.rows, dim=-1)
         nearest = []
         for vectors_nD in (tokens_nD, tokens_nD + added_nD):
             cosines_nV = vectors_nD[:MOST_COMPARED] @ unit_VD.T
             cosines_nV.scatter_(1, self.targets[:MOST_COMPARED, None], -torch.inf)  # the row itself is no neighbour
-            nearest.append(cosines_nV.topk(count or self.num_neighbours).indices)
+            nearest.append(cosines_nV.topk(self.num_neighbours).indices)
         before, after = nearest
         return float((before[:, :, None] == after[:, None, :]).any(-1).float().mean())
 

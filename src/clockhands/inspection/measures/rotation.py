@@ -191,7 +191,8 @@ class RotationFrequencies(Measure):
                 _compute_pair_sums(rotation, either.capture.layers[index], capture.ordinary_T)
                 for index, rotation in rotations.items()
             ]
-            shares = [_compute_pair_shares(*layer_sums) for layer_sums in sums]
+            # They sum to 1, less the share of a bias where the layer adds one.
+            shares = [products_NF.sum(0) / squares_N.sum().clamp_min(1e-30) for products_NF, squares_N in sums]
             of_quarters = [float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)]
             return sums, shares, sum(of_quarters) / len(of_quarters)
 
@@ -287,14 +288,6 @@ def _describe_layers(read: Mapping[int, Rotation]) -> str:
         f"{'stand' if resting > 1 else 'stands'} still: they see no position."
         for (resting, count), numbers in layers.items()
     )
-
-
-def _compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
-    """Return the shares of the pairs from the sums of ``_compute_pair_sums``, over all texts.
-
-    They sum to 1, less the share of a bias where the layer adds one.
-    """
-    return products_NF.sum(0) / squares_N.sum().clamp_min(1e-30)
 
 
 def _compute_pair_sums(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import spearmanr
 
 from clockhands.findings import (
     SHARE,
@@ -219,7 +220,7 @@ class TableSimilarity(Measure):
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         half = mean_cosines_R[: max(2, len(mean_cosines_R) // 2)]
         varies = float(half.max() - half.min()) >= 1e-9
-        monotonicity = _correlate_with_order(half) if varies else 0.0
+        monotonicity = float(spearmanr(range(len(half)), half.tolist()).statistic) if varies else 0.0
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
@@ -248,7 +249,7 @@ class TableSimilarity(Measure):
         return self.make_finding(
             f"{explained} (rows shuffled {format_percent_range(low, high)}); neighbours have cosine {neighbours}, "
             f"and similarity {_describe_trend(monotonicity)} with distance up to half the length."
-            f"{_describe_rank(rows_ND)}{_describe_equal_rows(added_ND)}",
+            f"{_describe_rows(added_ND)}",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
@@ -261,23 +262,19 @@ class TableSimilarity(Measure):
         )
 
 
-def _describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
-    """Say in how few directions most of the table lies, where these are few of those that its rows could fill."""
-    room = min(len(centred_ND) - 1, centred_ND.shape[1])
-    count = count_leading(torch.linalg.svdvals(centred_ND).square(), RANK_SHARE)
-    if count > LOW_RANK * room:
-        return ""
-    directions = "1 direction" if count == 1 else f"{count} directions"
-    return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
-
-
-def _describe_equal_rows(rows_ND: Float[Tensor, "N D"]) -> str:
-    """Say how many rows are the same as another one; empty where all differ."""
+def _describe_rows(rows_ND: Float[Tensor, "N D"]) -> str:
+    """Say in how few directions most of a table lies, and how many of its rows are equal; empty where neither is so."""
+    room, said = min(len(rows_ND) - 1, rows_ND.shape[1]), ""
+    count = count_leading(torch.linalg.svdvals(rows_ND - rows_ND.mean(0)).square(), RANK_SHARE)
+    if count <= LOW_RANK * room:
+        directions = "1 direction" if count == 1 else f"{count} directions"
+        share = format_percent(RANK_SHARE)
+        said = f" The table has a low rank: {share} of its variance lies in {directions} of {room}."
     counts = rows_ND.unique(dim=0, return_counts=True)[1]
     equal = int(counts[counts > 1].sum())
-    if not equal:
-        return ""
-    return f" {equal} of the {len(rows_ND)} rows are equal to another one: they do not tell these positions apart."
+    if equal:
+        said += f" {equal} of the {len(rows_ND)} rows are equal to another one: they do not tell these positions apart."
+    return said
 
 
 def _describe_trend(correlation: float) -> str:
@@ -392,10 +389,3 @@ def _describe(errors: list[StepErrors]) -> str:
         f"It is undecided whether one {name} predicts the next row better than both standing still and a multiple of "
         f"the row: {numbers}."
     )
-
-
-def _correlate_with_order(values_R: Float[Tensor, " R"]) -> float:
-    """Return Spearman's correlation of values with their place; equal ones share the mean of their ranks."""
-    difference_RR = values_R[:, None] - values_R
-    ranks_R = (difference_RR > 0).sum(1) + (difference_RR == 0).sum(1) / 2
-    return float(torch.corrcoef(torch.stack([torch.arange(len(values_R)), ranks_R]).double())[0, 1])

@@ -122,15 +122,11 @@ class Interventions:
         """Return the effect of an intervention that every model allows."""
         return next(effect for effect in self.effects if effect.name == name)
 
-    def get(self, name: str) -> Effect | None:
-        """Return the effect of an intervention; None where the model does not allow it."""
-        return next((effect for effect in self.effects if effect.name == name), None)
-
     @property
     def shifts(self) -> dict[int, Effect]:
         """The effects of shifting all positions, by how far; empty where they cannot be shifted."""
-        effects = {step: self.get(f"shifted by {step}") for step in STEPS}
-        return {step: effect for step, effect in effects.items() if effect is not None}
+        steps = {f"shifted by {step}": step for step in STEPS}
+        return {steps[effect.name]: effect for effect in self.effects if effect.name in steps}
 
     @property
     def order_matters(self) -> bool:

@@ -129,7 +129,13 @@ def _is_shared(plots: Sequence[Plot], axis: Axis) -> bool:
     drawn = [plot for plot in plots if plot.panel.marks]
     if len(drawn) < 2 or any(plot.panel.equal for plot in drawn):
         return False
-    return len({_describe_axis(plot, axis) for plot in drawn}) == 1 and bool(getattr(drawn[0].panel, f"{axis}label"))
+    settings = set()
+    for plot in drawn:
+        maps = [mark.z for mark in plot.panel.marks if KINDS[mark.kind].owns_axes]
+        of_panel = [getattr(plot.panel, f"{axis}{name}") for name in ("label", "scale", "lim")]
+        sizes = tuple(len(z[0] if axis == "x" else z) for z in maps)
+        settings.add((*of_panel, tuple(getattr(plot, axis).names), sizes))
+    return len(settings) == 1 and bool(getattr(drawn[0].panel, f"{axis}label"))
 
 
 def _label_outer(plots: Sequence[Plot], columns: int, axis: Axis) -> None:
@@ -142,15 +148,6 @@ def _label_outer(plots: Sequence[Plot], columns: int, axis: Axis) -> None:
         if axis == "y" and index % columns:
             plot.ax.tick_params(labelleft=False)
             plot.ax.set_ylabel("")
-
-
-def _describe_axis(plot: Plot, axis: Axis) -> tuple[Any, ...]:
-    """Return all that must be equal for two panels to share this axis."""
-    panel = plot.panel
-    maps = [mark.z for mark in panel.marks if KINDS[mark.kind].owns_axes]
-    if axis == "x":
-        return panel.xlabel, panel.xscale, panel.xlim, tuple(plot.x.names), tuple(len(z[0]) for z in maps)
-    return panel.ylabel, panel.yscale, panel.ylim, tuple(plot.y.names), tuple(len(z) for z in maps)
 
 
 def _choose_appearances(figure: Figure) -> list[list[Appearance]]:

@@ -27,7 +27,7 @@ SMALLEST = 10.0
 """Points of the smallest letters: 9 pixels where a figure is drawn for a phone of 360."""
 
 
-class Heatmap(MarkKind):
+class _Heatmap(MarkKind):
     """``z`` as colours, its first row on top; ``x`` and ``y`` name its columns and rows. Missing cells are hatched."""
 
     needs: tuple[str, ...] = ("z",)
@@ -112,7 +112,7 @@ class Heatmap(MarkKind):
         return Normalize(low, high if high > low else low + 1.0)
 
 
-class Tiles(Heatmap):
+class Tiles(_Heatmap):
     """A grid of small heatmaps of one size, put together in ``z``; ``x`` and ``y`` name the columns and rows of tiles.
 
     ``names`` holds the text of each tile, row by row: one is pointed at as a whole.
@@ -215,7 +215,7 @@ RIM_ORDER = 2.1
 """Where rims of lines lie: above every area, below every line, so that no rim cuts another line."""
 
 
-class LineMark(MarkKind):
+class _LineMark(MarkKind):
     """``y`` over ``x``, with error bars from ``low`` to ``high``; few points get markers."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
@@ -233,7 +233,7 @@ class LineMark(MarkKind):
         return line
 
 
-class Points(MarkKind):
+class _Points(MarkKind):
     """``y`` over ``x`` as symbols, with error bars from ``low`` to ``high``; hollow where they are a reference."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
@@ -252,7 +252,7 @@ class Points(MarkKind):
         return points
 
 
-class Bars(MarkKind):
+class _Bars(MarkKind):
     """A bar for each value, with error bars, beside those of other marks; horizontal where ``y`` holds names."""
 
     fills = True
@@ -287,7 +287,7 @@ class Bars(MarkKind):
         return bars
 
 
-class StackMark(Bars):
+class _StackMark(_Bars):
     """One layer of stacked bars; negative layers grow downwards. A line of paper parts it from its neighbours."""
 
     edge = 0.8
@@ -355,12 +355,12 @@ class _VLine(_HLine):
 
 
 KINDS: dict[str, type[MarkKind]] = {
-    "line": LineMark,
-    "points": Points,
-    "bars": Bars,
-    "stack": StackMark,
+    "line": _LineMark,
+    "points": _Points,
+    "bars": _Bars,
+    "stack": _StackMark,
     "band": _Band,
-    "heatmap": Heatmap,
+    "heatmap": _Heatmap,
     "tiles": Tiles,
     "hline": _HLine,
     "vline": _VLine,

@@ -49,7 +49,7 @@ def find_encoding(run: Run) -> Iterator[Finding]:
     findings = (
         draw_classic(rows_ND),
         MEASURES["table.hands"].run(reading),
-        draw_circle(tables.tokens_VD, rows_ND, run),
+        _draw_circle(tables.tokens_VD, rows_ND, run),
         find_wavelengths(rows_ND.shape[1]),
         MEASURES["table.similarity"].run(reading),
         find_rotation(rows_ND),
@@ -86,7 +86,7 @@ def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
     )
 
 
-def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], run: Run) -> Finding:
+def _draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], run: Run) -> Finding:
     """Return the first two dimensions of one word, at its first positions: a circle around the word."""
     tokenizer = run.tokenizers.source
     pieces = tokenizer("zwei", add_special_tokens=False)["input_ids"]
