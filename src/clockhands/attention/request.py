@@ -203,9 +203,7 @@ def _refuse_scheme(scheme: Any) -> None:
         raise UsageError(f"{scheme.__name__} is a class; make a scheme of it first, as in {scheme.__name__}(...)")
     if isinstance(scheme, str):
         raise UsageError(f"{scheme!r} is a name; schemes.build makes a scheme of it, or call its class")
-    raise UsageError(
-        f"attend takes a scheme first, and then q, k, v and positions; it was given {type(scheme).__name__}"
-    )
+    raise UsageError(f"attend takes a scheme first, then q, k, v and positions; it was given {type(scheme).__name__}")
 
 
 def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:

@@ -58,9 +58,7 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
     """
     faults, layers, kinds = [], position.layers or (), position.kinds
     if kinds and not layers:
-        faults.append(
-            f"{side}.kinds is given and {side}.layers is not; name in {side}.layers which layer is of which kind"
-        )
+        faults.append(f"{side}.kinds is given and {side}.layers is not; say in {side}.layers of which kind each is")
     if layers and position.skip_every:
         faults.append(f"{side}.skip_every and {side}.layers both say which layers have a position; give one of them")
     used = {entry for entry in layers if isinstance(entry, str)}

@@ -105,9 +105,7 @@ def _read_printed(text: str) -> tuple[str, dict[str, Any]]:
         node: ast.expr = ast.parse(code.strip(), mode="eval").body
         parts = [_read_call(part) for part in _list_terms(node)]
     except (SyntaxError, ValueError) as fault:
-        raise ConfigError(
-            [f"{show_value(text)} is no scheme; write it as in rope + window(left=511)"], "the scheme"
-        ) from fault
+        raise ConfigError([f"{show_value(text)} is no scheme; write rope + window(left=511)"], "the scheme") from fault
     if len(parts) == 1:
         return parts[0].pop("scheme"), parts[0]
     return "composition", {"schemes": parts}

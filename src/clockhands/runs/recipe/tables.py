@@ -309,9 +309,7 @@ def find_tokenizer_folder(begin_from: Path) -> Path:
     for folder in (begin_from, begin_from.parent.parent) if begin_from.parent.name == "checkpoints" else (begin_from,):
         if (folder / TOKENIZER).is_file():
             return folder
-    raise CheckpointError(
-        f"training.begin_from: {begin_from} holds no tokenizer; give a run, or save the tokenizer there"
-    )
+    raise CheckpointError(f"training.begin_from: {begin_from} holds no tokenizer; give a run, or save one there")
 
 
 def make_model_table(config: TransformerConfig) -> dict[str, Any]:

@@ -296,9 +296,7 @@ class YaRN(Spectrum):
                 f"both, or leave both out"
             )
         if self.mscale is not None and self.attention_factor is not None:
-            wrong.append(
-                "rope.attention_factor and rope.mscale both set the factor of cosines and sines; leave one out"
-            )
+            wrong.append("rope.attention_factor and rope.mscale both set the factor of cosines and sines; drop one")
         if self.beta_fast <= self.beta_slow:
             wrong.append(f"rope.beta_fast is {self.beta_fast}, but must be above beta_slow, which is {self.beta_slow}")
         return wrong
