@@ -285,22 +285,19 @@ def test_the_model_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "advice"),
+    ("opened", "option", "advice"),
     [
-        ({"side": "decoder"}, r"side = 'decoder' with an opened Subject.*Subject\.of\(model, side="),
-        ({"tokenizer": str}, r"tokenizer = a type with.*set subject\.tokenizer"),
-        ({"name": "mine"}, r"name = 'mine'.*set subject\.name"),
-        ({"device": "cpu"}, r"device = 'cpu' with an opened Subject.*move it before"),
+        (True, {"side": "decoder"}, r"side = 'decoder' with an opened Subject.*Subject\.of\(model, side="),
+        (True, {"tokenizer": str}, r"tokenizer = a type with.*set subject\.tokenizer"),
+        (True, {"name": "mine"}, r"name = 'mine'.*set subject\.name"),
+        (True, {"device": "cpu"}, r"device = 'cpu' with an opened Subject.*move it before"),
+        (False, {"device": "meta"}, r"device = 'meta' with an opened model.*measured where it is"),
     ],
 )
-def test_what_a_subject_has_already_is_not_given_again(option: dict[str, Any], advice: str) -> None:
+def test_what_a_model_has_already_is_not_given_again(opened: bool, option: dict[str, Any], advice: str) -> None:
+    model = Subject.of(own("rope", "encoder-decoder")) if opened else tiny("bert")
     with pytest.raises(UsageError, match=advice):
-        inspect(Subject.of(own("rope", "encoder-decoder")), texts=_ids(), **option)
-
-
-def test_a_model_object_is_not_moved() -> None:
-    with pytest.raises(UsageError, match=r"device = 'meta' with an opened model.*measured where it is"):
-        inspect(tiny("bert"), texts=_ids(), device="meta")
+        inspect(model, texts=_ids(), **option)
 
 
 def _dropping(kind: str) -> tuple[nn.Module, nn.Module]:

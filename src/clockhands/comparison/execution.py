@@ -105,17 +105,8 @@ def make_job(comparison: Comparison, variant: str, seed: int, out: Path, threads
     overrides = {"training.max_steps": cost.steps, "training.threads": threads, "training.save_minutes": 0.0}
     recipe = vary_recipe(plan.get_recipe(variant, seed), {**cost.changes, **overrides})
     folder = out / RUNNING / f"{plan.variants.index(plan.variant(variant))}-{seed}"
-    return Job(
-        recipe.tables,
-        variant,
-        seed,
-        plan.metric,
-        plan.target,
-        plan.inside,
-        str(folder.absolute()),
-        keep,
-        _find_modules(recipe),
-    )
+    where, modules = str(folder.absolute()), _find_modules(recipe)
+    return Job(recipe.tables, variant, seed, plan.metric, plan.target, plan.inside, where, keep, modules)
 
 
 def _find_modules(recipe: Recipe) -> tuple[str, ...]:
