@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection.measures.table_rows import (
@@ -17,6 +18,7 @@ from clockhands.inspection.measures.table_rows import (
     STANDING_STILL,
     StepErrors,
     _compute_symmetry,
+    _correlate_with_order,
     _describe,
     _describe_trend,
     compute_cosines,
@@ -245,3 +247,8 @@ def test_a_rotation_without_noise_has_no_error_on_rows_held_out_at_random() -> N
     noise = measure_random_split(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)))
     assert max(exact) < 1e-6
     assert noise[0] == pytest.approx(1, abs=0.15) and 1.5 < noise[1] < 2.5
+
+
+def test_the_correlation_with_the_order_is_spearmans() -> None:
+    values = torch.tensor([3.0, 1.0, 1.0, 2.0, -4.0, 1.0, 7.0])
+    assert _correlate_with_order(values) == pytest.approx(spearmanr(range(7), values).statistic, abs=1e-12)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from scipy.stats import spearmanr
 
 from clockhands.findings import (
     SHARE,
@@ -220,7 +219,7 @@ class TableSimilarity(Measure):
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         half = mean_cosines_R[: max(2, len(mean_cosines_R) // 2)]
         varies = float(half.max() - half.min()) >= 1e-9
-        monotonicity = float(spearmanr(range(len(half)), half.tolist()).statistic) if varies else 0.0
+        monotonicity = _correlate_with_order(half) if varies else 0.0
         neighbours, share = format_decimal(float(mean_cosines_R[0])), format_percent(value)
         explained = f"Distance alone explains {share} of the variance of the similarities"
         if value <= high:
@@ -389,3 +388,11 @@ def _describe(errors: list[StepErrors]) -> str:
         f"It is undecided whether one {name} predicts the next row better than both standing still and a multiple of "
         f"the row: {numbers}."
     )
+
+
+def _correlate_with_order(values_R: Float[Tensor, " R"]) -> float:
+    """Return Spearman's correlation of values with their place; equal ones share the mean of their ranks."""
+    # SciPy has it, and importing its statistics takes longer than the rest of this measure.
+    difference_RR = values_R[:, None] - values_R
+    ranks_R = (difference_RR > 0).sum(1) + (difference_RR == 0).sum(1) / 2
+    return float(torch.corrcoef(torch.stack([torch.arange(len(values_R)), ranks_R]).double())[0, 1])
