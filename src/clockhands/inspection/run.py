@@ -19,6 +19,7 @@ from clockhands.devices import require_memory
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings, join_words
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.measures.rotation import RotationFrequencies
 from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.reading.capture import BATCH
@@ -66,15 +67,12 @@ def inspect(
         texts: strings, joined and cut into windows (default: the training text of a run, else English); or token ids.
         ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
             they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
-        length: tokens in a window (default: 128, or as many as the model reads; on the training text of a run no more
-            than nine of ten texts have, but at least 16).
+        length: tokens in a window (default: 128, or as many as the model, or nine of ten texts of a run, have).
         count: the most windows.
         sentences: shown one by one: their attention, the terms of its logits, and what swapping two words changes.
-        control: also measure the same class with fresh weights, the reference "untrained" (default: unless the model
-            has 400 million parameters or more).
+        control: also measure the same class with fresh weights, "untrained" (default: below 400 million parameters).
         name: what to call the model on the page.
-        side: which stack of an encoder-decoder (default: the encoder). A decoder reads the sources of its texts where a
-            run knows them, else the same text.
+        side: which stack of an encoder-decoder (default: the encoder). A decoder reads its run's sources, or the text.
         device: where a folder or hub name is opened (default: the CPU); an opened model is measured where it is.
         trust_remote_code: run code that a checkpoint brings.
         progress: tell on standard error how much is done.
@@ -107,7 +105,10 @@ def inspect(
         reading.control = _read_control(subject, windows, control, counter)
         reading.sentences, reading.texts = sentences_read, None if isinstance(texts, Tensor) else texts
         reading.origin = describe_origin(subject, windows, given_text is None)
-        _run_measures(reading, given_text, command, counter)
+        for measure, basis in _list_measures(reading, given_text, counter):
+            for finding in measure.answer(reading):
+                details = {**finding.details, "group": measure.heading}
+                reading.findings[finding.name] = replace(finding, command=command, details=details, basis=basis)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=tuple(reading.findings.values()),
@@ -183,15 +184,14 @@ def _read_control(subject: Subject, windows: Windows, control: bool | None, coun
     return read_model(untrained, windows.take_first(CONTROL_TEXTS), counter)
 
 
-def _run_measures(reading: Reading, texts: Sequence[str] | Ids | None, command: str, counter: CountProgress) -> None:
-    """Put what every measure finds into the reading, with what it depends on."""
+def _list_measures(
+    reading: Reading, texts: Sequence[str] | Ids | None, counter: CountProgress
+) -> Iterator[tuple[Measure, dict[str, str]]]:
+    """Yield every measure, with what its numbers depend on."""
     basis = _read_basis(reading, texts)
     for number, measure in enumerate(MEASURES.values()):
         counter("measuring", number, len(MEASURES))
-        for finding in measure.answer(reading):
-            details = {**finding.details, "group": measure.heading}
-            rests_on = {key: basis[key] for key in measure.rests_on}
-            reading.findings[finding.name] = replace(finding, command=command, details=details, basis=rests_on)
+        yield measure, {key: basis[key] for key in measure.rests_on}
 
 
 MOST_COMPARED = 1000
