@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 64_500,
-    "tokens of code": 457_600,
-    "files": 358,
+    "lines": 64_900,
+    "tokens of code": 463_400,
+    "files": 360,
     "lines of the longest file": 450,
     "modules with one importer": 93,
-    "public names": 1_461,
+    "public names": 1_441,
     "depth of imports": 24,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 55_600,
+    "lines of tests": 55_400,
     "megabytes of docs": 5.0,
 }
 """The figures of today. Whoever makes one smaller lowers it here; whoever needs more says why in the commit."""
