@@ -187,7 +187,7 @@ def _run_text(run: Run, text: str, target: str, positions: list[float] | None) -
     """Return the states, logits and translations of one text, its source at the given positions."""
     (ids,), (wanted,) = encode_texts(run.tokenizers.source, [text]), encode_texts(run.tokenizers.target, [target])
     pos_BS = None if positions is None else torch.tensor([positions])
-    batch, model = TokenBatch(torch.tensor([ids]), positions_BS=pos_BS), run.model.model
+    batch, model = TokenBatch(torch.tensor([ids]), pos=pos_BS), run.model.model
     attended: list[Any] = []
     with record(attended.append):
         source = model.encode(batch)

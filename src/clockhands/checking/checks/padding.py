@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -209,7 +210,9 @@ def _compare_packed(subject: Subject, mask: Tensor | None = None, cached: bool =
             return subject.packed(ids[rows], own, positions[rows], None, documents[rows])
         cache = new_cache(subject)
         pieces = zip(*(part[rows].split(ids.shape[1] - 3, 1) for part in (ids, positions, documents)), strict=True)
-        return torch.cat([subject.packed(text, None, places, cache, of) for text, places, of in pieces], 1)
+        with suppress(ValueError, NotImplementedError, ClockhandsError):  # it may refuse to go on behind packed texts
+            return torch.cat([subject.packed(text, None, places, cache, of) for text, places, of in pieces], 1)
+        return subject.packed(ids[rows], None, positions[rows], new_cache(subject), documents[rows])
 
     remark = ""
     try:
